@@ -233,7 +233,7 @@ inline end(n) {
 /* ---- taking over ---- */
 
 /*
- * fence.Take. It reads the fence row, and swaps it if it is still the same: so both are one step here. A swap
+ * fence.Acquire. It reads the fence row, and swaps it if it is still the same: so both are one step here. A swap
  * that takes effect when no process waits for it any more is a step whose answer is lost.
  */
 #ifdef REPLAY

@@ -118,7 +118,7 @@ inline load(n) {
 #endif
 }
 
-/* fence.Take, then Lessor.Load. Processes take turns: one that leads again is as good as another. */
+/* fence.Acquire, then Lessor.Load. Processes take turns: one that leads again is as good as another. */
 #define canTake(n) (node[n].role == FOLLOW && term < TERMS && term % 2 == n)
 inline take(n) {
 #ifndef LOAD_BEFORE_TAKE

@@ -22,7 +22,7 @@ typedef Token { byte seq; byte term; byte rev }
 inline copy(A, B) { A.seq = B.seq; A.term = B.term; A.rev = B.rev }
 /* fence.CheckToken: A is what was seen, B what the row holds. */
 #define older(A, B) (B.seq < A.seq || B.rev < A.rev || B.term < A.term)
-#define BEYOND 100 /* Seen.Missing: no leader reaches that */
+#define BEYOND 100 /* Seen.ObserveLoss: no leader reaches that */
 
 typedef Node {
 	bool leads;
@@ -123,7 +123,7 @@ inline check(n) {
 	fi
 }
 
-/* fence.Take */
+/* fence.Acquire */
 #define canTake(n) (node[n].checked && !node[n].leads && fence.term < TERMS && fence.seq < CHANGES)
 inline take(n) {
 	node[n].checked = false;

@@ -136,7 +136,7 @@ type LossRecorder struct {
 
 // NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
 // It writes nothing before Run. compare compares the revisions that the process has shown with those
-// of the table, when the fence row shows no loss. Errors: ErrDataLost, after Seen.Missing, if they
+// of the table, when the fence row shows no loss. Errors: ErrDataLost, after Seen.ObserveLoss, if they
 // differ; ErrUnproven; the database's.
 func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64,
 	compare func(context.Context) error) *LossRecorder {
@@ -187,7 +187,7 @@ func RecordFor(ctx context.Context, store sqlstore.Store, log *slog.Logger, know
 			lost.Term, lost.Sequence, lost.Revision, lost.Member)
 	}
 	seen := NewSeen(func() int64 { return 0 })
-	seen.Note(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
+	seen.Observe(coder.FenceToken{Sequence: lost.Sequence, Term: lost.Term, Revision: lost.Revision})
 	log = log.With("member", fmt.Sprintf("%x", lost.Member))
 	log.Error("another member reports that the database lost data")
 	r := NewLossRecorder(store, log, seen, lost.Member, func(context.Context) error { return ErrUnproven })

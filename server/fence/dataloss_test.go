@@ -33,7 +33,7 @@ func marker(t *testing.T, store sqlstore.Store) coder.DataLoss {
 
 func seenAt(token coder.FenceToken) *Seen {
 	s := NewSeen(func() int64 { return token.Revision })
-	s.Note(token)
+	s.Observe(token)
 	return s
 }
 
@@ -168,7 +168,7 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 			putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(token))
 			r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
 				if errors.Is(c.compared, ErrDataLost) {
-					seen.Missing()
+					seen.ObserveLoss()
 				}
 				return c.compared
 			})
@@ -212,7 +212,7 @@ func TestProofByContentNeedsNoQuietLeader(t *testing.T) {
 	store, seen := &busyStore{newStore(t), t}, seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 20, Term: 2, Revision: 9}))
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
-		seen.Missing()
+		seen.ObserveLoss()
 		return ErrDataLost
 	})
 	if err := r.record(t.Context(), 200*time.Millisecond); err != nil || r.Fate() != LossWritten {
@@ -303,7 +303,7 @@ func TestUnknownOutcomeOfALossIsLookedFor(t *testing.T) {
 		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || commits != 3 {
 			t.Fatal(err, r.Fate(), commits)
 		}
-		r.seen.Note(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6})
+		r.seen.Observe(coder.FenceToken{Sequence: 8, Term: 3, Revision: 6})
 		began := time.Now()
 		if err := r.record(t.Context(), recordTimeout); !errors.Is(err, sqlstore.ErrUncertain) ||
 			time.Since(began) != recordTimeout {

@@ -18,7 +18,7 @@ import (
 // the fence row.
 const ResolveTimeout = 5 * time.Second
 
-// Holder is a leader's hold on the fence row. Only one goroutine may use it at a time.
+// Holder is a leader that holds the fence row. Only one goroutine may use it at a time.
 type Holder struct {
 	cfg Config
 	// held is the value this leader last wrote, byte for byte what the row holds.
@@ -42,11 +42,11 @@ type Config struct {
 // Value returns what this leader last wrote to the fence row.
 func (h *Holder) Value() coder.FenceToken { return h.held }
 
-// Take makes the caller the leader: it raises the term, which fences
+// Acquire makes the caller the leader: it raises the term, which fences
 // the leader before, and restores the newest revision. On an empty table it
 // creates the fence row at revision 1, as a new etcd has it. Errors: those of Verify and
 // CheckDataLoss, ErrDataLost for a table that has data and no fence row, the database's.
-func Take(ctx context.Context, cfg Config) (*Holder, error) {
+func Acquire(ctx context.Context, cfg Config) (*Holder, error) {
 	store, verify := cfg.Store, cfg.Verify
 	for failures := 1; ; failures++ {
 		c := &Holder{cfg: cfg}
@@ -168,7 +168,7 @@ const (
 //     of Next. Else with a *sqlstore.Conflict if another row than the fence row conflicted,
 //     with ErrDeposed, with ErrDataLost, or with the database's error.
 //   - Unknown: with ErrDeposed or ErrDataLost, or with ctx's error if that ended before
-//     the outcome was resolved. Then the hold must not be used again.
+//     the outcome was resolved. Then the Holder must not be used again.
 //
 // With expectConflict a conflict is returned without a look at which row conflicted.
 func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time.Duration, expectConflict bool,

@@ -74,7 +74,7 @@ func (c *clock) now() time.Duration { return c.Duration }
 
 func take(t *testing.T, store sqlstore.Store, lease *ReadLease) *Holder {
 	t.Helper()
-	h, err := Take(t.Context(), Config{
+	h, err := Acquire(t.Context(), Config{
 		Store: store, Log: slog.New(slog.DiscardHandler), Lease: lease,
 		Verify: func(coder.FenceToken) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
@@ -277,12 +277,12 @@ func TestTakeRefusesDataWithoutAFenceRow(t *testing.T) {
 	}
 	cfg := Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(),
 		Verify: func(coder.FenceToken) error { return nil }, Metrics: NewMetrics(prometheus.NewRegistry())}
-	if _, err := Take(t.Context(), cfg); !errors.Is(err, ErrDataLost) {
+	if _, err := Acquire(t.Context(), cfg); !errors.Is(err, ErrDataLost) {
 		t.Fatal(err)
 	}
 	refused := errors.New("refused")
 	cfg.Verify = func(coder.FenceToken) error { return refused }
-	if _, err := Take(t.Context(), cfg); !errors.Is(err, refused) {
+	if _, err := Acquire(t.Context(), cfg); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
 }
@@ -378,7 +378,7 @@ func TestTakePausesWhileOutcomesAreUnknown(t *testing.T) {
 			return sqlstore.ErrUncertain
 		}
 		store.fault = fault
-		_, err := Take(ctx, Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(),
+		_, err := Acquire(ctx, Config{Store: store, Log: slog.New(slog.DiscardHandler), Lease: newLease(),
 			Verify: func(coder.FenceToken) error { return nil }})
 		require.ErrorIs(t, err, sqlstore.ErrUncertain)
 		require.Less(t, attempts, 100)

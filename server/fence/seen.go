@@ -7,7 +7,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// missingSequences is how far Missing raises the known sequence: farther than members
+// missingSequences is how far ObserveLoss raises the known sequence: farther than members
 // raise the fence row, and less than a recovery does.
 const missingSequences = RecoveredSequences >> 10
 
@@ -17,7 +17,7 @@ type Seen struct {
 	revision func() int64 // the newest revision that this process shows
 	token    atomic.Pointer[coder.FenceToken]
 	term     atomic.Int64
-	missing  atomic.Bool // Missing was called
+	missing  atomic.Bool // ObserveLoss was called
 }
 
 // NewSeen returns a Seen that knows nothing yet. revision returns the newest revision that
@@ -28,19 +28,19 @@ func NewSeen(revision func() int64) *Seen {
 	return s
 }
 
-// Note takes notice of a value of the fence row.
-func (s *Seen) Note(c coder.FenceToken) {
+// Observe records a value of the fence row.
+func (s *Seen) Observe(c coder.FenceToken) {
 	for {
 		cur := s.token.Load()
 		if c.Sequence <= cur.Sequence || s.token.CompareAndSwap(cur, &c) {
 			break
 		}
 	}
-	s.NoteTerm(c.Term)
+	s.ObserveTerm(c.Term)
 }
 
-// NoteTerm takes notice of a term, as a feed reports it.
-func (s *Seen) NoteTerm(term int64) {
+// ObserveTerm records a term, as a feed reports it.
+func (s *Seen) ObserveTerm(term int64) {
 	for {
 		cur := s.term.Load()
 		if term <= cur || s.term.CompareAndSwap(cur, term) {
@@ -49,22 +49,22 @@ func (s *Seen) NoteTerm(term int64) {
 	}
 }
 
-// Missing takes notice of a loss that the fence row does not show: a commit took effect although a
+// ObserveLoss records a loss that the fence row does not show: a commit took effect although a
 // row that it replaced was missing, or a revision in the table is another one than the process has
 // shown. So the process counts as having seen more than the fence row can reach without a recovery.
-func (s *Seen) Missing() {
+func (s *Seen) ObserveLoss() {
 	if s.missing.Swap(true) {
 		return // it stays below what a recovery adds
 	}
 	beyond := s.Token()
 	beyond.Sequence += missingSequences
-	s.Note(beyond)
+	s.Observe(beyond)
 }
 
-// Token returns the newest value of the fence row that was noted.
+// Token returns the newest value of the fence row that was observed.
 func (s *Seen) Token() coder.FenceToken { return *s.token.Load() }
 
-// Term returns the newest term that was noted.
+// Term returns the newest term that was observed.
 func (s *Seen) Term() int64 { return s.term.Load() }
 
 // Newest returns Token with the newest revision that this process shows, which it may know

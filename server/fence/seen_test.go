@@ -13,9 +13,9 @@ func TestSeenVerifierRefusesWhatIsOlder(t *testing.T) {
 	if err := s.Verifier()(coder.FenceToken{}); err != nil {
 		t.Errorf("a new process: %v", err)
 	}
-	s.Note(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5})
-	s.Note(coder.FenceToken{Sequence: 6, Term: 2, Revision: 4})
-	s.NoteTerm(4)
+	s.Observe(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5})
+	s.Observe(coder.FenceToken{Sequence: 6, Term: 2, Revision: 4})
+	s.ObserveTerm(4)
 	if s.Token() != (coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}) || s.Term() != 4 {
 		t.Errorf("%+v, term %d", s.Token(), s.Term())
 	}
@@ -27,7 +27,7 @@ func TestSeenVerifierRefusesWhatIsOlder(t *testing.T) {
 	if err := verify(coder.FenceToken{Sequence: 9, Term: 4, Revision: 6}); err != nil {
 		t.Errorf("a later term: %v", err)
 	}
-	s.Missing()
+	s.ObserveLoss()
 	if err := s.Verifier()(coder.FenceToken{Sequence: 1 << 30, Term: 4, Revision: 100}); !errors.Is(err, ErrDataLost) {
 		t.Errorf("after a row was missing: %v", err)
 	}
@@ -41,7 +41,7 @@ func TestSeenVerifierRefusesWhatIsOlder(t *testing.T) {
 func TestMissingStaysBelowARecovery(t *testing.T) {
 	s := seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 	for range 2000 {
-		s.Missing()
+		s.ObserveLoss()
 	}
 	if got := s.Token(); got.Sequence <= 7 || got.Sequence >= RecoveredSequences {
 		t.Errorf("%+v", got)

@@ -52,7 +52,7 @@ func TestStepsOfATakeover(t *testing.T) {
 	steps := record(first)
 	cfg := first.cfg
 	store.fault = func(commit func() error) error { return errors.Join(sqlstore.ErrUncertain, commit()) }
-	second, err := Take(t.Context(), cfg)
+	second, err := Acquire(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestStepsOfLooks(t *testing.T) {
 	h := take(t, store, lease)
 	steps, held := record(h), h.Value()
 	seen := NewSeen(func() int64 { return 1 })
-	seen.Note(held)
+	seen.Observe(held)
 	waited := false
 	a := NewAuthority(AuthorityConfig{
 		Store: store, Log: h.cfg.Log, Lease: lease, Seen: seen, Trace: h.cfg.Trace,

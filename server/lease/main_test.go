@@ -54,7 +54,7 @@ func idle(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	t.Helper()
 	l := &testLeader{t: t, users: auth.NewRows(), ended: make(chan struct{})}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	holder, err := fence.Take(t.Context(), fence.Config{
+	holder, err := fence.Acquire(t.Context(), fence.Config{
 		Store: store, Log: log, Lease: fence.NewReadLease(true, false, nil),
 		Verify: func(coder.FenceToken) error { return nil }, Metrics: fence.NewMetrics(prometheus.NewRegistry()),
 	})

@@ -19,7 +19,7 @@ func (r *Replica) Apply(u Update) error {
 	if err := r.Stopped(); err != nil {
 		return err
 	}
-	r.seen.NoteTerm(u.Term)
+	r.seen.ObserveTerm(u.Term)
 	known := r.Revision()
 	events := u.Events
 	for len(events) > 0 && events[0].Record.ModRevision <= known {

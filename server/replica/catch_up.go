@@ -57,7 +57,7 @@ func (r *Replica) RefreshState(ctx context.Context) (revision int64, err error) 
 		return r.Revision(), nil // no node has led yet
 	}
 	settings := rows[0]
-	r.seen.Note(cur)
+	r.seen.Observe(cur)
 	if err := r.Alarms.Load(ctx); err != nil {
 		return 0, err
 	}

@@ -211,7 +211,7 @@ func (d *Divergence) diverged(revision int64) error {
 	if d.seen.Term()-d.term.Load() >= fence.RecoveredTerms {
 		return d.stopServing(fmt.Errorf("%w: the database was recovered since; restart this server", err))
 	}
-	d.seen.Missing() // the fence row does not tell of the loss
+	d.seen.ObserveLoss() // the fence row does not tell of the loss
 	return d.stopServing(fmt.Errorf("%w: %w", fence.ErrDataLost, err))
 }
 

@@ -268,7 +268,7 @@ func TestNotAllLossesCanBeCompared(t *testing.T) {
 	}
 	newest := r.follower.seen.Token()
 	newest.Sequence, newest.Revision = newest.Sequence+1, newest.Revision+1
-	r.follower.seen.Note(newest)
+	r.follower.seen.Observe(newest)
 	if err := r.follower.Divergence.compareAll(t.Context()); !errors.Is(err, fence.ErrUnproven) {
 		t.Error(err)
 	}

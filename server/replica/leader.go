@@ -41,7 +41,7 @@ type leader struct {
 // were not executed. If the database lost data the node stops serving.
 func (l *leader) End(cause error) error {
 	if errors.Is(cause, sqlstore.ErrRowMissing) {
-		l.replica.seen.Missing()
+		l.replica.seen.ObserveLoss()
 	}
 	err := fmt.Errorf("%w: %w", mvcc.ErrNotLeader, cause)
 	if errors.Is(cause, fence.ErrDataLost) || l.replica.cfg.Leadership == nil {
@@ -106,7 +106,7 @@ func (l *leader) Ended() <-chan struct{} { return l.ended }
 func (l *leader) AuthRows() *auth.Rows { return l.replica.Auth.Rows() }
 
 // Seen implements write.Leader.
-func (l *leader) Seen(token coder.FenceToken) { l.replica.seen.Note(token) }
+func (l *leader) Seen(token coder.FenceToken) { l.replica.seen.Observe(token) }
 
 // Refused implements write.Leader.
 func (l *leader) Refused(err error) { l.replica.Space.Refused(err) }

@@ -164,7 +164,7 @@ func (r *Replica) firstRevision(ctx context.Context) (int64, error) {
 	case err != nil:
 		return 0, err
 	}
-	r.seen.Note(cur)
+	r.seen.Observe(cur)
 	return cur.Revision, nil
 }
 

@@ -25,7 +25,7 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 		"a loss that this member sees": func(t *testing.T, _ sqlstore.Store, _, f *Replica) {
 			seen := f.seen.Token()
 			seen.Sequence++
-			f.seen.Note(seen)
+			f.seen.Observe(seen)
 		},
 		"a loss that another member has seen": func(t *testing.T, store sqlstore.Store, _, f *Replica) {
 			seen := f.seen.Token()

@@ -37,7 +37,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 		Store: r.store, Log: r.log, Lease: l.lease, Seen: r.seen, Await: l.awaitRevision, End: l.End, Trace: r.cfg.Trace,
 	})
 	l.alive, l.die = context.WithCancel(context.Background())
-	if l.holder, err = fence.Take(ctx, fence.Config{
+	if l.holder, err = fence.Acquire(ctx, fence.Config{
 		Store: r.store, Log: r.log, Lease: l.lease, Verify: r.seen.Verifier(), Metrics: r.metrics.fence, Trace: r.cfg.Trace,
 	}); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	r.seen.Note(l.holder.Value())
+	r.seen.Observe(l.holder.Value())
 	if err := l.load(ctx, store, progress, taken); err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (e *engine) compareFew(ctx context.Context, conn *sql.Conn, ops []sqlstore.
 			sqldb.NotNil(a.Key), sqldb.NotNil(a.Old), sqldb.NotNil(b.Key), sqldb.NotNil(b.Old))
 	}
 	if err != nil {
-		return e.judge(ctx, err)
+		return e.outcome(ctx, err)
 	}
 	switch affected, err := result.RowsAffected(); {
 	case err != nil:
@@ -184,7 +184,7 @@ func fitsOne(info sqldb.Info, ops []sqlstore.Op) bool {
 func (e *engine) commitSingle(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op) (again bool, err error) {
 	result, err := conn.ExecContext(ctx, e.upserts.text(conditionalTail, len(ops)), rowArgs(ops)...)
 	if err != nil {
-		return e.judge(ctx, err)
+		return e.outcome(ctx, err)
 	}
 	affected, err := result.RowsAffected()
 	if err != nil {
@@ -202,8 +202,8 @@ func (e *engine) commitSingle(ctx context.Context, conn *sql.Conn, ops []sqlstor
 	return false, nil
 }
 
-// judge returns what the error of a statement that commits by itself means.
-func (e *engine) judge(ctx context.Context, err error) (again bool, _ error) {
+// outcome returns what the error of a statement that commits by itself means.
+func (e *engine) outcome(ctx context.Context, err error) (again bool, _ error) {
 	if sqldb.Harmless(e, err) {
 		f := sqldb.Classify(e, err)
 		return f == sqldb.FailureNotSent || f == sqldb.FailureLost || f == sqldb.FailureRetry, sqldb.RolledBack(ctx, e, err)

@@ -46,7 +46,7 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	l := &testLeader{revisions: tso.New(1), users: auth.NewRows(), leases: make(map[int64]coder.Lease),
 		ended: make(chan struct{}), compacted: -1}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	holder, err := fence.Take(t.Context(), fence.Config{
+	holder, err := fence.Acquire(t.Context(), fence.Config{
 		Store: store, Log: log, Lease: fence.NewReadLease(true, false, nil),
 		Verify: func(coder.FenceToken) error { return nil }, Metrics: fence.NewMetrics(prometheus.NewRegistry()),
 	})

@@ -115,11 +115,11 @@ func askPrimary(ctx context.Context, conn driver.QueryerContext, columns string)
 		}
 		text[i] = fmt.Sprint(v)
 	}
-	return judgeAnswer(text)
+	return parseAnswer(text)
 }
 
-// judgeAnswer returns the name of the server that gave an answer, or ErrNotPrimary.
-func judgeAnswer(text []string) (server string, err error) {
+// parseAnswer returns the name of the server that gave an answer, or ErrNotPrimary.
+func parseAnswer(text []string) (server string, err error) {
 	if want := strings.Count(primaryColumns, "@@"); len(text) != want && len(text) != want+1 {
 		return "", fmt.Errorf("ask which server it is: %d columns", len(text))
 	}

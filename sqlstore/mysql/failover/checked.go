@@ -37,7 +37,7 @@ func (c *conn) queryChecked(ctx context.Context, text string, args []driver.Name
 	var refused *mysql.MySQLError
 	switch {
 	case err == nil:
-		if server, err := judgeAnswer(answer); !c.answered(began, server, err) {
+		if server, err := parseAnswer(answer); !c.answered(began, server, err) {
 			_ = rows.Close() // the connection is given up
 			return nil, driver.ErrBadConn
 		}

@@ -261,7 +261,7 @@ func (s *server) checkPacket() {
 	needed := int64(s.MaxRequestBytes) + packetOverhead
 	detail := fmt.Sprintf("max_allowed_packet is %s, --max-request-bytes %s", bytesText(packet),
 		bytesText(int64(s.MaxRequestBytes)))
-	s.judge("packet", packet >= needed, detail, Fail,
+	s.expect("packet", packet >= needed, detail, Fail,
 		fmt.Sprintf("set max_allowed_packet to %d or more, or lower --max-request-bytes", needed))
 }
 
@@ -285,7 +285,7 @@ func (s *server) checkDurability() {
 	}
 	// Off, or only looked at, a page that was half written when the power failed is lost.
 	compare("innodb_doublewrite", "ON", "1", "DETECT_AND_RECOVER", "fast")
-	s.judge("durability", len(weak) == 0, strings.Join(found, ", "), Warn,
+	s.expect("durability", len(weak) == 0, strings.Join(found, ", "), Warn,
 		"a crash can undo or spoil acknowledged writes: set "+strings.Join(weak, " and "))
 	if len(weak) == 0 {
 		s.checkFlushes()
@@ -344,7 +344,7 @@ func (s *server) checkClock(ctx context.Context) {
 	trip := after.Sub(before)
 	offset := there.Sub(before.Add(trip / 2)).Round(time.Millisecond)
 	detail := fmt.Sprintf("the database's clock differs by %s (±%s)", offset, (trip / 2).Round(10*time.Microsecond))
-	s.judge("clock", offset.Abs() <= tolerated+trip/2, detail, Warn, "synchronise the clocks of both machines")
+	s.expect("clock", offset.Abs() <= tolerated+trip/2, detail, Warn, "synchronise the clocks of both machines")
 }
 
 func (s *server) checkSize(ctx context.Context) {
@@ -369,7 +369,7 @@ func (s *server) checkConnections(ctx context.Context) {
 		s.ok("connections", "%d in use, no limit; a node opens up to %d", used, s.MaxConns)
 		return
 	}
-	s.judge("connections", limit-used >= int64(s.MaxConns), fmt.Sprintf("%d in use of %d; a node opens up to %d", used,
+	s.expect("connections", limit-used >= int64(s.MaxConns), fmt.Sprintf("%d in use of %d; a node opens up to %d", used,
 		limit, s.MaxConns),
 		Warn, "raise max_connections, or lower --datastore-max-open-conns")
 }

@@ -54,8 +54,8 @@ func (r *Report) ok(check, format string, args ...any) {
 	r.add(check, OK, fmt.Sprintf(format, args...), "")
 }
 
-// judge reports a check with the same detail whether it is good or not.
-func (r *Report) judge(check string, good bool, detail string, otherwise Status, advice string) {
+// expect reports a check with the same detail whether it is good or not.
+func (r *Report) expect(check string, good bool, detail string, otherwise Status, advice string) {
 	if good {
 		otherwise = OK
 	}
