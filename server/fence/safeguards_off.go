@@ -9,7 +9,9 @@ import (
 )
 
 // sabotaged are the safeguards that SQLBRAIN_SABOTAGE switches off, separated by
-// commas, so that tests of consistency can show that they would find a bug there:
+// commas, so that tests of consistency can show that they would find a bug there. They run
+// whole programs, which no wrapper of a test reaches. Without the tag, off is false and
+// the compiler removes it:
 //
 //   - token: commits replace the fence row whatever it holds
 //   - fence: leaders answer reads without asking whether they still lead

@@ -3,4 +3,7 @@
 //
 // What it upholds: a handshake uses the files' newest content that fits
 // together; files that are being replaced never take down what works.
+//
+// etcd's transport.TLSInfo upholds less: it reads authorities once, at start, and a handshake
+// fails while certificate and key do not fit together.
 package tlsfiles
