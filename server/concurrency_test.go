@@ -19,7 +19,6 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -100,11 +99,7 @@ func TestObserversThatDoNotReadCostBoundedMemory(t *testing.T) {
 	s := startReplica(t)
 	ctx, election := testContext(t), epb.NewElectionClient(dial(t, s))
 	// The client itself must not take what it does not read.
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(64<<10))
-	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // the streams are open
-	observing := epb.NewElectionClient(conn)
+	observing := epb.NewElectionClient(dial(t, s, grpc.WithStaticStreamWindowSize(64<<10)))
 	won, err := election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Value: []byte("first")})
 	require.NoError(t, err)
 	observe := func() epb.Election_ObserveClient {

@@ -22,7 +22,6 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
@@ -82,26 +81,6 @@ func TestCloseWithoutRun(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err = net.Dial("tcp", address)
 	require.Error(t, err)
-}
-
-// versionBody is what /version answers.
-const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + etcd.ClusterVersion + `","storage":"` +
-	etcd.StorageVersion + `"}`
-
-func TestHTTP2WithoutTLS(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	tr := &http.Transport{Protocols: new(http.Protocols)}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	for range 3 {
-		resp, err := (&http.Client{Transport: tr}).Get(s.ClientURLs()[0] + "/version")
-		require.NoError(t, err)
-		require.Equal(t, "HTTP/2.0", resp.Proto)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, versionBody, string(body))
-	}
-	tr.CloseIdleConnections()
 }
 
 // Connections that never say what they want must not keep the server from

@@ -42,24 +42,6 @@ func requireClosed(t *testing.T, c net.Conn) {
 // routedBytes is how much of a connection the router keeps.
 const routedBytes = 32 * 1024
 
-// gRPC acknowledges settings; the router does not.
-func TestFloodOfSettingsReachesGRPC(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	c := dialURL(t, s.ClientURLs()[0])
-	_, err := io.WriteString(c, http2.ClientPreface+strings.Repeat("\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-		routedBytes/9+1))
-	require.NoError(t, err)
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(eventually.Patience)))
-	for framer := http2.NewFramer(c, c); ; {
-		f, err := framer.ReadFrame()
-		require.NoError(t, err)
-		if f, ok := f.(*http2.SettingsFrame); ok && f.IsAck() {
-			break
-		}
-	}
-	require.NoError(t, c.Close())
-}
-
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) {
 		c.ListenMetricsURLs = []string{loopback}
@@ -103,29 +85,20 @@ func TestUnusedTLSConnectionsAreClosed(t *testing.T) {
 // etcd's clients connect before their first call, and keep connections that they do not use.
 func TestIdleConnectionsOfGRPCStay(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil, func(c *Config) { c.idleTimeout = 50 * time.Millisecond })
-	idle := dialURL(t, s.ClientURLs()[0])
-	_, err := io.WriteString(idle, http2.ClientPreface)
-	require.NoError(t, err)
-	framer := http2.NewFramer(idle, idle)
-	require.NoError(t, framer.WriteSettings())
+	idle := newFrames(t, s, 65535)
 	// The router's settings come first. Those of gRPC show that the time is over.
-	for settings := 0; settings < 2; {
-		f, err := framer.ReadFrame()
-		require.NoError(t, err)
-		if f, ok := f.(*http2.SettingsFrame); ok && !f.IsAck() {
-			settings++
-		}
+	for range 2 {
+		idle.await(func(f http2.Frame) bool {
+			settings, ok := f.(*http2.SettingsFrame)
+			return ok && !settings.IsAck()
+		})
 	}
-	ping := [8]byte{1, 2}
-	require.NoError(t, framer.WritePing(false, ping))
-	for {
-		f, err := framer.ReadFrame()
-		require.NoError(t, err)
-		if f, ok := f.(*http2.PingFrame); ok && f.IsAck() && f.Data == ping {
-			break
-		}
-	}
-	require.NoError(t, idle.Close())
+	sent := [8]byte{1, 2}
+	require.NoError(t, idle.framer.WritePing(false, sent))
+	idle.await(func(f http2.Frame) bool {
+		ping, ok := f.(*http2.PingFrame)
+		return ok && ping.IsAck() && ping.Data == sent
+	})
 }
 
 func TestHeadersAreBounded(t *testing.T) {

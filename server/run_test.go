@@ -96,9 +96,10 @@ func newClient(t *testing.T, s *Server) *clientv3.Client {
 }
 
 // dial returns a plain gRPC connection to s.
-func dial(t testing.TB, s *Server) *grpc.ClientConn {
+func dial(t testing.TB, s *Server, more ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.clients[0].Addr().String(),
+		append(more, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return conn

@@ -11,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -25,11 +24,7 @@ func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
 		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
 		require.NoError(t, err)
 	}
-	// A window of the least size, which does not grow.
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(1<<20))
-	require.NoError(t, err)
-	defer conn.Close() //nolint:errcheck // a client's
+	conn := narrow(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
 	take := func(conn *grpc.ClientConn) (taken pb.Maintenance_SnapshotClient) {
@@ -47,7 +42,8 @@ func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
 	// One of the two has lost its place. The other may not have yet, and then gets all now.
 	lost := 0
 	for _, stream := range held {
-		for err = nil; err == nil; {
+		var err error
+		for err == nil {
 			_, err = stream.Recv()
 		}
 		if !errors.Is(err, io.EOF) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 )
@@ -49,6 +50,10 @@ func serverName(t *testing.T, s *Server, c *tls.Config) (string, error) {
 	defer func() { require.NoError(t, conn.Close()) }()
 	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 }
+
+// versionBody is what /version answers.
+const versionBody = `{"etcdserver":"` + EtcdVersion + `","etcdcluster":"` + etcd.ClusterVersion + `","storage":"` +
+	etcd.StorageVersion + `"}`
 
 func TestTLSServesEverythingOnOnePort(t *testing.T) {
 	ca, d := tlstest.NewServer(t)

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -26,11 +25,7 @@ import (
 // narrow returns a connection whose windows have the least size, and do not grow.
 func narrow(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(s.clients[0].Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(64<<20))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return conn
+	return dial(t, s, grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(64<<20))
 }
 
 // TestUnreadStreamsHoldAChunkEach: clients that take nothing of a RangeStream make the server hold a chunk of it, and
@@ -155,6 +150,16 @@ func (c *frames) call(stream uint32, method string, data []byte, end bool) {
 	require.NoError(c.t, c.framer.WriteData(stream, end, data))
 }
 
+// await reads frames until one is what it waits for.
+func (c *frames) await(is func(http2.Frame) bool) {
+	c.t.Helper()
+	for found := false; !found; {
+		frame, err := c.framer.ReadFrame()
+		require.NoError(c.t, err)
+		found = is(frame)
+	}
+}
+
 func frameOf(t *testing.T, m proto.Message) []byte {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -174,23 +179,19 @@ func TestUnfinishedMessagesEnd(t *testing.T) {
 		c.call(uint32(2*i+1), method, put[:5000], false)
 	}
 	reset := make(map[uint32]bool)
-	for len(reset) < len(methods) {
-		frame, err := c.framer.ReadFrame()
-		require.NoError(t, err)
+	c.await(func(frame http2.Frame) bool {
 		if f, ok := frame.(*http2.RSTStreamFrame); ok {
 			require.Equal(t, http2.ErrCodeProtocol, f.ErrCode)
 			reset[f.StreamID] = true
 		}
-	}
+		return len(reset) == len(methods)
+	})
 	require.Zero(t, s.requests.Bytes())
 	c.call(101, "/etcdserverpb.KV/Put", put, true)
-	for {
-		frame, err := c.framer.ReadFrame()
-		require.NoError(t, err)
-		if f, ok := frame.(*http2.HeadersFrame); ok && f.StreamID == 101 && f.StreamEnded() {
-			break
-		}
-	}
+	c.await(func(frame http2.Frame) bool {
+		f, ok := frame.(*http2.HeadersFrame)
+		return ok && f.StreamID == 101 && f.StreamEnded()
+	})
 	got, err := pb.NewKVClient(dial(t, s)).Range(testContext(t), &pb.RangeRequest{Key: key})
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 1)
@@ -205,13 +206,10 @@ func TestUnfinishedMessagesAreBounded(t *testing.T) {
 	eventually.True(t, "the message to begin", func() bool { return s.requests.Bytes() > 900_000 })
 	_, err := pb.NewKVClient(dial(t, s)).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, 900_000)})
 	require.NoError(t, err)
-	for {
-		frame, err := held.framer.ReadFrame()
-		require.NoError(t, err)
-		if _, ok := frame.(*http2.RSTStreamFrame); ok {
-			break
-		}
-	}
+	held.await(func(frame http2.Frame) bool {
+		_, ok := frame.(*http2.RSTStreamFrame)
+		return ok
+	})
 	require.Zero(t, s.requests.Bytes())
 }
 
