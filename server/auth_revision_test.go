@@ -129,7 +129,7 @@ func TestATokenOfAChangedPasswordIsRefusedByEveryCall(t *testing.T) {
 				require.Contains(t, answer, text, path)
 			}
 
-			// A new login works, also with the old token beside the password.
+			// A new login works, also if the old token is sent with the password.
 			resp, err := pb.NewAuthClient(conn).Authenticate(old, &pb.AuthenticateRequest{Name: "root", Password: "changed"})
 			require.NoError(t, err)
 			require.NotEmpty(t, resp.Token)

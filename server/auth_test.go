@@ -112,7 +112,7 @@ func TestTheNameInACertificate(t *testing.T) {
 	_, err = lock.Lock(ctx, &v3lockpb.LockRequest{Name: []byte("b/lock")})
 	require.ErrorContains(t, err, "permission denied")
 
-	// The gateway has no certificate of its client's, which is told to those that show a name; others are nobody.
+	// The gateway does not see the client's certificate: it refuses those with a name, and others have no user.
 	for want, c := range map[string]*tls.Config{
 		"CommonName of client sending a request against gateway": conf,
 		"user name is empty": ca.ClientNamed(t, ""),

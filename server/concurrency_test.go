@@ -28,7 +28,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// watched reads and writes with a replica, and tells what the services ask it for.
+// watched reads and writes with a replica, and reports what the services call.
 type watched struct {
 	etcd.Reader
 	etcd.Writer
@@ -73,8 +73,8 @@ func await(t *testing.T, c *clientv3.Client, prefix string, rev int64) *clientv3
 	return r.Events[0]
 }
 
-// queue asks for the lock for a lease of its own, and returns what comes of it
-// once the call stands in the queue.
+// queue asks for the lock under a new lease, and returns once the call is in the
+// queue. answered gets its result.
 func queue(t *testing.T, ctx context.Context, s *Server, c *clientv3.Client,
 	name string) (key string, answered <-chan error) {
 	t.Helper()
@@ -146,8 +146,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestLockCallerLeaves: who does not wait any longer is not in the way of others,
-// and what is done for that is done with the caller's token.
+// TestLockCallerLeaves: a caller that no longer waits does not block others. Its key is deleted with
+// its token.
 func TestLockCallerLeaves(t *testing.T) {
 	s, n, _ := startWatched(t)
 	c := newClient(t, s)

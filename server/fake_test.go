@@ -43,7 +43,7 @@ type fakeNode struct {
 
 	// hold, if set, is waited for by reads.
 	hold chan struct{}
-	// onRange, if set, is told of reads.
+	// onRange, if set, is called by reads.
 	onRange func(context.Context)
 	// These, if set, are called before a method answers, or in its place.
 	onApply   func(context.Context, replica.Update) error

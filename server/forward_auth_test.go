@@ -34,7 +34,7 @@ func usersAt(t *testing.T, version int64) *auth.Rows {
 	}
 }
 
-// A follower finds out who calls, by the certificate, and the leader believes it.
+// A follower authenticates the caller by the certificate, and the leader trusts its answer.
 func TestForwardedCallsCarryTheCaller(t *testing.T) {
 	ca, d := tlstest.NewServer(t)
 	d.RequireClients(t, ca)
@@ -75,8 +75,8 @@ func TestFollowersForwardLogouts(t *testing.T) {
 	require.EqualValues(t, 4, p.leader.gotAuth.Revision)
 }
 
-// A follower that has not heard of a change yet tells the leader an old revision: it
-// looks again, and what was refused for that is not the client's affair.
+// A follower that does not know a change of users yet sends an old revision: it reads the users again, and repeats the
+// call that the leader refused.
 func TestRefusalForAnOldAuthRevisionIsRetried(t *testing.T) {
 	p := newPair(t)
 	open := usersAt(t, 3)

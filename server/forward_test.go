@@ -56,7 +56,7 @@ func (r *fakeRouter) Leader(ctx context.Context) (*grpc.ClientConn, bool, error)
 	}
 	r.n++
 	if len(r.routes) == 0 {
-		r.t.Error("nobody should have asked for the leader")
+		r.t.Error("the leader was asked for")
 		return nil, false, mvcc.ErrNotServing
 	}
 	next := r.routes[0]
@@ -259,7 +259,7 @@ func TestCallIsRepeatedAtTheNextLeader(t *testing.T) {
 	p.router.lead(
 		leadership{conn: peerClient(t, 66, peerURLs(other)).Conn()},      // does not lead
 		leadership{conn: peerClient(t, leaderID, []string{gone}).Conn()}, // is gone
-		leadership{conn: peerClient(t, 67, peerURLs(other)).Conn()},      // is somebody else
+		leadership{conn: peerClient(t, 67, peerURLs(other)).Conn()},      // is another member
 		leadership{self: true}, // lost it again
 		leadership{conn: p.toLeader},
 	)
@@ -362,7 +362,7 @@ func TestReadIsRepeatedIfTheLeaderIsSilent(t *testing.T) {
 
 func TestCallWithoutALeaderReturnsNoLeader(t *testing.T) {
 	p := newPair(t)
-	p.router.lead(leadership{err: fmt.Errorf("%w: nobody leads", mvcc.ErrNotServing)})
+	p.router.lead(leadership{err: fmt.Errorf("%w: no leader", mvcc.ErrNotServing)})
 	_, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
 	require.Equal(t, rpctypes.ErrGRPCNoLeader.Error(), err.Error())
 

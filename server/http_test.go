@@ -242,7 +242,7 @@ func TestGatewayStreamsWatches(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Contains(t, lines.Text(), `"created":true`)
 	fake.responses <- &watch.Response{Revision: 5, Events: []*watch.Event{{Record: record}}}
-	require.True(t, lines.Scan(), "events come while the body goes on")
+	require.True(t, lines.Scan(), "events come before the body ends")
 	require.Contains(t, lines.Text(), `"kv":`)
 	cancel()
 	<-fake.closed

@@ -40,7 +40,7 @@ func TestAddressInUse(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
-	// A socket that nobody listens on any more does not stand in the way.
+	// A socket without a listener is replaced.
 	stale, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	stale.(*net.UnixListener).SetUnlinkOnClose(false)

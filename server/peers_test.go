@@ -31,7 +31,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// noHistory is the watch.Source of a hub whose watchers are never behind.
+// noHistory is the watch.Source of a hub whose watchers never need to catch up.
 type noHistory struct{}
 
 func (noHistory) Changes(_ context.Context, _, _ []byte, _, to int64, _ int) ([]*watch.Event, int64, error) {

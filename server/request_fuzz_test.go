@@ -45,7 +45,7 @@ import (
 // FuzzRequests executes a sequence of requests on a whole server over a table in memory, from
 // the transport down: the input decides on the requests, on whether they are sent as protocol
 // buffers or as JSON, and on who sends them. Each answer must be that of requestModel. The
-// server must not crash, nor answer with a code that stands for a fault of its own. In the end
+// server must not crash, nor answer with a code that means an error of the server. In the end
 // every revision that is not compacted must read as the model has it, and each watch must have
 // received exactly the events of its keys, in whole revisions and never after progress.
 func FuzzRequests(f *testing.F) {
@@ -604,7 +604,7 @@ func (fz *fuzzed) rangeStream(r *pb.RangeRequest) {
 	}
 }
 
-// auth changes or reads users and roles. Whoever enables authentication gets tokens first.
+// auth changes or reads users and roles. The step that enables authentication also gets tokens.
 func (fz *fuzzed) auth(in *scriptReader, how byte) {
 	name, role := []string{"root", "u", "x", ""}[in.pick(4)], []string{"root", "r", "x", ""}[in.pick(4)]
 	must := func(r proto.Message) { _, err := fz.call(how&1|1<<1, r); fz.acceptable(r, err) }

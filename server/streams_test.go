@@ -33,7 +33,7 @@ func TestWatchForwardsRequestsAndResponses(t *testing.T) {
 	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: key,
 		StartRevision: 5}}})
 	require.Equal(t, watch.CreateRequest{Key: key, StartRevision: 5}, <-fake.requests)
-	send(&pb.WatchRequest{}) // nothing etcd knows: ignored, and the stream goes on
+	send(&pb.WatchRequest{}) // nothing etcd knows: ignored, and the stream continues
 	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
 	require.Equal(t, struct{}{}, <-fake.requests)
 	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 8}}})
@@ -50,7 +50,7 @@ func TestWatchForwardsRequestsAndResponses(t *testing.T) {
 		require.Equal(t, fakeMember, r.Header.MemberId)
 	}
 
-	// A client that has no more requests goes on receiving.
+	// A client that has closed its side still receives.
 	require.NoError(t, client.CloseSend())
 	fake.responses <- &watch.Response{WatchID: 7}
 	r, err := client.Recv()
@@ -88,7 +88,7 @@ func TestKeepAlive(t *testing.T) {
 	require.Equal(t, fakeRevision, r.Header.Revision)
 	n.setErr(fmt.Errorf("lease 6: %w", mvcc.ErrLeaseNotFound))
 	r, err = ask(6)
-	require.NoError(t, err, "the stream goes on without the lease")
+	require.NoError(t, err, "the stream continues without the lease")
 	require.Zero(t, r.TTL)
 	n.setErr(nil)
 	require.NoError(t, client.CloseSend())

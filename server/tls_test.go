@@ -109,7 +109,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// getOver makes a call over a connection of its own.
+// getOver makes a call over a new connection.
 func getOver(t *testing.T, s *Server, c *tls.Config) error {
 	_, err := pb.NewKVClient(dialTLS(t, s, c)).Range(testContext(t), &pb.RangeRequest{Key: key})
 	return err
@@ -124,7 +124,7 @@ func TestClientCertificates(t *testing.T) {
 	require.NoError(t, getOver(t, s, ca.ClientConfig(t, clients)))
 	require.Error(t, getOver(t, s, ca.ClientConfig(t, nil)), "without a certificate")
 	others := tlstest.NewAuthority(t, "others")
-	require.Error(t, getOver(t, s, ca.ClientConfig(t, others)), "with a certificate of somebody else")
+	require.Error(t, getOver(t, s, ca.ClientConfig(t, others)), "with a certificate of another authority")
 
 	d.Trust(t, others)
 	require.NoError(t, getOver(t, s, ca.ClientConfig(t, others)), "the authorities are read again too")

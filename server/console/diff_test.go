@@ -66,7 +66,7 @@ func TestHistoryComparesEachVersionWithTheOneBefore(t *testing.T) {
 	require.EqualValues(t, 5, short.Next)
 
 	compacted := history(&read.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)
-	require.Nil(t, compacted.Versions[0].Diff, "nobody knows what it was before")
+	require.Nil(t, compacted.Versions[0].Diff, "what it was before is compacted")
 	require.False(t, compacted.Complete)
 	require.Zero(t, compacted.Next)
 

@@ -106,7 +106,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 	return sent{}, nil
 }
 
-// lineWriter sends each value as a line of its own.
+// lineWriter sends each value as one line.
 type lineWriter struct {
 	w     *json.Encoder
 	flush *http.ResponseController

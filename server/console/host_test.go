@@ -36,7 +36,7 @@ var (
 )
 
 // The page of a site whose name was made to lead here is of the same origin as the console for the
-// browser: only the name tells that it is another's.
+// browser: only the name shows that it is another site's.
 func TestUnknownHostNamesAreRefused(t *testing.T) {
 	named := func(c *server.Config) {
 		c.AdvertiseClientURLs = []string{"http://n1.example:2379", "http://192.0.2.1:2379"}

@@ -156,7 +156,7 @@ func (k leavingKeys) KeyHistory(context.Context, *read.KeyHistoryRequest) (*read
 	return secrets(50), nil
 }
 
-// TestHistoryEndsWhenItsClientLeaves: nothing is rendered for nobody.
+// TestHistoryEndsWhenItsClientLeaves: nothing is rendered for a client that has left.
 func TestHistoryEndsWhenItsClientLeaves(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

@@ -20,7 +20,7 @@ const (
 type searchBody struct {
 	Keys    []childBody `json:"keys"`
 	Scanned int64       `json:"scanned"`
-	// Next is where the search goes on; empty: all keys were looked at.
+	// Next is where the search continues; empty: all keys were looked at.
 	Next []byte `json:"next"`
 }
 

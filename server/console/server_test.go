@@ -89,7 +89,7 @@ func put(t *testing.T, c *clientv3.Client, key, value string) {
 	require.NoError(t, err)
 }
 
-// browser is somebody who looks at the console.
+// browser is a visitor of the console.
 type browser struct {
 	t       *testing.T
 	address string

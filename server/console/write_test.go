@@ -159,7 +159,7 @@ func TestUserSeesAndChangesWhatRolesPermit(t *testing.T) {
 	status, out = stolen.ask("status")
 	require.Equal(t, http.StatusUnauthorized, status, "the server has made the token void")
 	require.Equal(t, "etcdserver: invalid auth token", out["error"])
-	b.ok(b.post("logout", object{})) // nobody is logged in
+	b.ok(b.post("logout", object{})) // no user is logged in
 }
 
 // jarOf returns a copy of a browser's cookies.
@@ -214,7 +214,7 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 		status, _ = b.post(path, body)
 		require.Equal(t, http.StatusBadRequest, status, path)
 	}
-	// Who was logged in is not any more when the password is another.
+	// A changed password ends the logins of its user.
 	alice := newBrowser(t, address)
 	alice.login("alice", "alicepw")
 	b.ok(b.post("access/user-password", object{"user": "alice", "password": "other"}))

@@ -107,7 +107,7 @@ func (m *member) leads(t *testing.T) {
 }
 
 // A put through a follower is one trace from the client's call to the statement that
-// makes it durable, and tells nothing of what was put where.
+// makes it durable, and contains neither keys nor values.
 func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	spans := collector.Start(t)
 	u := newURL(t)
@@ -157,7 +157,7 @@ func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	require.Equal(t, "etcdserverpb.KV/Range", parent.GetName())
 
 	for _, s := range all {
-		require.NotContains(t, s.GetName(), "sqlbrain.Peer", "nobody asked for that")
+		require.NotContains(t, s.GetName(), "sqlbrain.Peer", "they belong to no request")
 		if strings.HasPrefix(s.GetName(), "sql ") {
 			_, ok := collector.Parent(all, s)
 			require.True(t, ok, "%s belongs to no request", s.GetName())
@@ -223,7 +223,7 @@ func TestBatchIsLinkedWithAllItsRequests(t *testing.T) {
 	require.Empty(t, served, "a batch links to writes that do not link back")
 }
 
-// Members do as the caller says; where nobody says anything, the rate decides.
+// Members follow the caller's decision; without one, the rate decides.
 func TestSampling(t *testing.T) {
 	spans := collector.Start(t)
 	m := startMember(t, newURL(t), "n1", spans.Address(), 0)
