@@ -149,7 +149,7 @@ func adminsOnly(etcdauth.AuthStore, string) bool { return false }
 // change changes users and roles, and returns the answer's header.
 func (s *authServer) change(ctx context.Context, what string, apply func(etcdauth.AuthStore) error,
 	names ...string) (*pb.ResponseHeader, error) {
-	if err := checkAuthNames(names...); err != nil {
+	if err := validateAuthNames(names...); err != nil {
 		return nil, err
 	}
 	revision, err := s.guard.Change(ctx, apply)
@@ -160,8 +160,8 @@ func (s *authServer) change(ctx context.Context, what string, apply func(etcdaut
 	return s.headers.at(revision), nil
 }
 
-// checkAuthNames refuses names of users and roles whose rows would not fit.
-func checkAuthNames(names ...string) error {
+// validateAuthNames refuses names of users and roles whose rows would not fit.
+func validateAuthNames(names ...string) error {
 	for _, name := range names {
 		if err := coder.CheckAuthName(name); err != nil {
 			return status.Error(codes.InvalidArgument, "sqlbrain: the name of a user or role is too long")

@@ -27,7 +27,7 @@ func (f *front) hashPasswords(ctx context.Context, req any) error {
 	default:
 		return nil
 	}
-	if err := checkAuthNames(name); err != nil {
+	if err := validateAuthNames(name); err != nil {
 		return err
 	}
 	if _, err := f.guard.Admin(ctx); err != nil {

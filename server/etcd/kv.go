@@ -16,5 +16,5 @@ type kvServer struct {
 	headers  headers
 	counts   *kvCounters
 	maxBytes int // largest request that writes
-	maxOps   int // see checkTxn
+	maxOps   int // see validateTxn
 }

@@ -8,7 +8,7 @@ import (
 
 // Range returns the key-value pairs of a range.
 func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if err := checkRange(r); err != nil {
+	if err := validateRange(r); err != nil {
 		return nil, err
 	}
 	permit, read := s.guard.Range(r.Key, r.RangeEnd)

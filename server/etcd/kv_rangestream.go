@@ -13,7 +13,7 @@ const chunkBytes = 64 << 10
 // RangeStream is Range in chunks, so that a list of any length passes. Header, count and more come on the last chunk
 // only.
 func (s *kvServer) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) error {
-	if err := checkRangeStream(r); err != nil {
+	if err := validateRangeStream(r); err != nil {
 		return err
 	}
 	permit, read := s.guard.Range(r.Key, r.RangeEnd)

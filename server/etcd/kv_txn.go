@@ -12,10 +12,10 @@ import (
 
 // Txn executes one of two branches, as its compares say.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := checkTxn(r, s.maxOps); err != nil {
+	if err := validateTxn(r, s.maxOps); err != nil {
 		return nil, err
 	}
-	if err := checkOverlap(r); err != nil {
+	if err := validateOverlap(r); err != nil {
 		return nil, err
 	}
 	res, err := s.txn(ctx, r)
@@ -37,7 +37,7 @@ func (s *kvServer) txn(ctx context.Context, r *pb.TxnRequest) (*mvcc.TxnResult, 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(&pb.InternalRaftRequest{Txn: r}, caller, s.maxBytes); err != nil {
+	if err := validateSize(&pb.InternalRaftRequest{Txn: r}, caller, s.maxBytes); err != nil {
 		return nil, err
 	}
 	return s.writer.Txn(ctx, permit, txnRequest(r), !serializable)

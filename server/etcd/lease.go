@@ -28,7 +28,7 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSize(&pb.InternalRaftRequest{LeaseGrant: r}, guard.Caller{}, s.maxBytes); err != nil {
+	if err := validateSize(&pb.InternalRaftRequest{LeaseGrant: r}, guard.Caller{}, s.maxBytes); err != nil {
 		return nil, err
 	}
 	lessor, err := s.lessor()

@@ -9,7 +9,7 @@ import (
 )
 
 // Requests, from etcd's messages to the replica's. They have been checked, see
-// check.go; enumerations have the same values on both sides.
+// validate.go; enumerations have the same values on both sides.
 
 func rangeRequest(r *pb.RangeRequest) *mvcc.RangeRequest {
 	return &mvcc.RangeRequest{

@@ -157,7 +157,7 @@ func forwardedInfo(ctx context.Context) (*etcdauth.AuthInfo, error) {
 // caller was identified.
 func (g *Guard) Forwarded(ctx context.Context) (md metadata.MD, version int64, err error) {
 	// The leader compares the revision: it may answer an old one.
-	ai, version, err := g.resolve(ctx, g.claimed)
+	ai, version, err := g.caller(ctx, g.claimed)
 	if err != nil || ai == nil {
 		return nil, version, err
 	}

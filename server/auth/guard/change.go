@@ -18,7 +18,7 @@ import (
 // called more than once, each time with another copy.
 func (g *Guard) Change(ctx context.Context, apply func(etcdauth.AuthStore) error) (revision int64, err error) {
 	for {
-		ai, version, err := g.caller(ctx)
+		ai, version, err := g.caller(ctx, g.info)
 		if err != nil {
 			return 0, err
 		}
@@ -58,7 +58,7 @@ func (g *Guard) change(ctx context.Context, ai *etcdauth.AuthInfo,
 // admin is its error.
 func (g *Guard) Ask(ctx context.Context, see func(as etcdauth.AuthStore, user string,
 	admin error) error) (revision int64, err error) {
-	if _, _, err := g.resolve(ctx, g.claimed); err != nil {
+	if _, _, err := g.caller(ctx, g.claimed); err != nil {
 		return 0, err
 	}
 	rows, revision, err := g.users.OfLeader(ctx)

@@ -132,10 +132,10 @@ func kindOf(token string) string {
 	return kind
 }
 
-// judge calls check with the users and roles that this node knows. A refusal may be due to
-// outdated users and roles. If a newer version exists, judge loads it and calls check again. If that is not known, its
-// error is the reason why.
-func (g *Guard) judge(ctx context.Context, check func(*view) error) error {
+// authorize calls check with the users and roles that this node knows. A refusal may be due to
+// outdated users and roles. If a newer version exists, authorize loads it and calls check again. If that is not known,
+// its error is the reason why.
+func (g *Guard) authorize(ctx context.Context, check func(*view) error) error {
 	rows := g.users.Rows()
 	err := check(g.view(rows))
 	if err == nil {
@@ -151,16 +151,11 @@ func (g *Guard) judge(ctx context.Context, check func(*view) error) error {
 	return check(g.view(newer))
 }
 
-// caller returns the caller, nil for an anonymous one, and the version of users and roles
-// at which it was identified.
-func (g *Guard) caller(ctx context.Context) (ai *etcdauth.AuthInfo, version int64, err error) {
-	return g.resolve(ctx, g.info)
-}
-
-// resolve is caller with another function to identify the caller.
-func (g *Guard) resolve(ctx context.Context,
+// caller returns the caller that info finds, nil for an anonymous one, and the version of users and
+// roles at which it was identified. info is Guard.info or Guard.claimed.
+func (g *Guard) caller(ctx context.Context,
 	info func(context.Context, *view) (*etcdauth.AuthInfo, error)) (ai *etcdauth.AuthInfo, version int64, err error) {
-	err = g.judge(ctx, func(v *view) (err error) {
+	err = g.authorize(ctx, func(v *view) (err error) {
 		version = v.rows.Version
 		ai, err = info(ctx, v)
 		return err
@@ -168,7 +163,7 @@ func (g *Guard) resolve(ctx context.Context,
 	return ai, version, err
 }
 
-// Admin permits requests that require the root role. It judges the caller at the newest
+// Admin permits requests that require the root role. It authorizes the caller at the newest
 // version of users and roles, before the request. Without authentication it permits all.
 func (g *Guard) Admin(ctx context.Context) (auth.Permit, error) {
 	rows, err := g.users.Refresh(ctx)
@@ -192,10 +187,10 @@ func preAuthorized(err error) (auth.Permit, error) {
 	return auth.PreAuthorized, nil
 }
 
-// Somebody permits requests of every authenticated user. It judges the caller before the
+// Somebody permits requests of every authenticated user. It authorizes the caller before the
 // request. Without authentication it permits all.
 func (g *Guard) Somebody(ctx context.Context) (auth.Permit, error) {
-	return preAuthorized(g.judge(ctx, func(v *view) error {
+	return preAuthorized(g.authorize(ctx, func(v *view) error {
 		_, err := g.authenticated(ctx, v)
 		return err
 	}))

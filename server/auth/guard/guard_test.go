@@ -196,7 +196,7 @@ func TestAWriteOfAnOldRevisionIsRefused(t *testing.T) {
 	require.NoError(t, put())
 }
 
-// second returns the error of a judgement.
+// second returns the error of an authorization.
 func second(_ auth.Permit, err error) error { return err }
 
 func TestUnknownCallerIsUnauthenticated(t *testing.T) {
@@ -225,7 +225,7 @@ func TestSimpleTokenIsValidUntilItExpires(t *testing.T) {
 	}
 	is := func(g *Guard, token, user string) {
 		t.Helper()
-		ai, _, err := g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client))
+		ai, _, err := g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client), g.info)
 		if user == "" {
 			require.ErrorIs(t, err, etcdauth.ErrInvalidAuthToken)
 			return

@@ -39,10 +39,10 @@ func (g *Guard) Leases(ctx context.Context) (auth.Permit, error) {
 }
 
 // leaseKeys permits the request if permitted returns nil for each key, or the caller is
-// root. It judges before the request.
+// root. It decides before the request.
 func (g *Guard) leaseKeys(ctx context.Context, each func(see func(key []byte) error) error,
 	permitted func(*view, *etcdauth.AuthInfo, []byte) error) (auth.Permit, error) {
-	return preAuthorized(g.judge(ctx, func(v *view) error {
+	return preAuthorized(g.authorize(ctx, func(v *view) error {
 		ai, err := g.authenticated(ctx, v)
 		if err != nil || ai == nil || v.IsAdminPermitted(ai) == nil {
 			return err

@@ -28,7 +28,7 @@ func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
 	}
 	is := func(g *Guard, token string, want error) {
 		t.Helper()
-		_, _, err := g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client))
+		_, _, err := g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client), g.info)
 		require.ErrorIs(t, err, want)
 	}
 	logout := func(token string) {
@@ -78,7 +78,7 @@ func TestATokenEndsAfterTheLifetimeThatWasAskedFor(t *testing.T) {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(LifetimeKey, tt.asked))
 		token, _, err := g.Authenticate(ctx, "ann", "annpw", g.IssueToken)
 		require.NoError(t, err)
-		_, _, err = g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client))
+		_, _, err = g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client), g.info)
 		require.Equal(t, tt.valid, err == nil, tt.asked)
 	}
 }

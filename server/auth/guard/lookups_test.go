@@ -57,7 +57,7 @@ func TestAnUnknownTokenIsReadOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				if _, _, err := g.caller(unknownToken); err == nil {
+				if _, _, err := g.caller(unknownToken, g.info); err == nil {
 					t.Error("admitted")
 				}
 			})
@@ -66,11 +66,11 @@ func TestAnUnknownTokenIsReadOnce(t *testing.T) {
 		require.EqualValues(t, 1, n.reads.Load(), "calls with one token share a read")
 		close(n.hold)
 		wg.Wait()
-		_, _, err := g.caller(unknownToken)
+		_, _, err := g.caller(unknownToken, g.info)
 		require.ErrorIs(t, err, etcdauth.ErrInvalidAuthToken)
 		require.EqualValues(t, 1, n.reads.Load(), "that it is missing is remembered")
 		time.Sleep(missingFor + time.Second)
-		_, _, err = g.caller(unknownToken)
+		_, _, err = g.caller(unknownToken, g.info)
 		require.ErrorIs(t, err, etcdauth.ErrInvalidAuthToken)
 		require.EqualValues(t, 2, n.reads.Load(), "for a moment")
 	})
@@ -86,12 +86,12 @@ func TestATokenReadThatIsCancelledIsMadeAgainForOthers(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { _, _, _ = g.caller(tokenContext(ctx, token)) })
+		wg.Go(func() { _, _, _ = g.caller(tokenContext(ctx, token), g.info) })
 		synctest.Wait()
 		var admitted atomic.Int32
 		for range 10 {
 			wg.Go(func() {
-				if ai, _, err := g.caller(tokenContext(t.Context(), token)); err == nil && ai.Username == "ann" {
+				if ai, _, err := g.caller(tokenContext(t.Context(), token), g.info); err == nil && ai.Username == "ann" {
 					admitted.Add(1)
 				}
 			})
@@ -113,7 +113,7 @@ func TestASourceOfManyUnknownTokensIsRefused(t *testing.T) {
 		lead, g := newGuard(t, node), newGuardOf(t, n, node)
 		populate(t, lead)
 		call := func(source net.Addr, token string) error {
-			_, _, err := g.caller(from(t, source, "token", token))
+			_, _, err := g.caller(from(t, source, "token", token), g.info)
 			return err
 		}
 		flood := func(token string) error { return call(address(1), token) }
@@ -151,7 +151,7 @@ func TestAVoidTokenIsReadOnce(t *testing.T) {
 		return err
 	})
 	for range 5 {
-		_, _, err := g.caller(tokenContext(t.Context(), token))
+		_, _, err := g.caller(tokenContext(t.Context(), token), g.info)
 		require.ErrorIs(t, err, etcdauth.ErrInvalidAuthToken)
 	}
 	require.EqualValues(t, 1, n.reads.Load())

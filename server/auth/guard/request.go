@@ -9,8 +9,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
-// check judges a request of ai. lease judges the keys of a lease.
-type check func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, lease leaseKeys) error
+// rule authorizes a request of ai; lease shows it the keys of a lease.
+type rule func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, lease leaseKeys) error
 
 // leaseKeys returns the error of see for a key that is attached to a lease.
 type leaseKeys func(id int64, see func(key []byte) error) error
@@ -34,17 +34,17 @@ func (r *Read) Done(err error) error {
 	return err
 }
 
-// reading returns the permit of a read that c judges.
-func (g *Guard) reading(c check) (auth.Permit, *Read) {
+// reading returns the permit of a read that the rule authorizes.
+func (g *Guard) reading(authorized rule) (auth.Permit, *Read) {
 	r := &Read{guard: g}
 	return auth.NewPermit(func(ctx context.Context, at auth.View) error {
 		r.revision = 0
-		return g.judge(ctx, func(v *view) error {
+		return g.authorize(ctx, func(v *view) error {
 			ai, err := g.callerOrAnonymous(ctx, v)
 			if err != nil || ai == nil {
 				return err
 			}
-			if err := c(v, ai, leaseKeysOf(ctx, at, ai)); err != nil {
+			if err := authorized(v, ai, leaseKeysOf(ctx, at, ai)); err != nil {
 				return err
 			}
 			r.revision = ai.Revision
@@ -59,9 +59,9 @@ type Caller struct {
 	Revision uint64
 }
 
-// writing returns the permit of a write that c judges, and its caller.
-func (g *Guard) writing(ctx context.Context, c check) (auth.Permit, Caller, error) {
-	ai, _, err := g.caller(ctx)
+// writing returns the permit of a write that the rule authorizes, and its caller.
+func (g *Guard) writing(ctx context.Context, authorized rule) (auth.Permit, Caller, error) {
+	ai, _, err := g.caller(ctx, g.info)
 	if err != nil {
 		return auth.Permit{}, Caller{}, err
 	}
@@ -80,7 +80,7 @@ func (g *Guard) writing(ctx context.Context, c check) (auth.Permit, Caller, erro
 		if err := v.checkRevision(known); err != nil {
 			return err
 		}
-		return c(v, ai, leaseKeysOf(ctx, at, ai))
+		return authorized(v, ai, leaseKeysOf(ctx, at, ai))
 	})
 	return permit, Caller{ai.Username, ai.Revision}, nil
 }
@@ -95,7 +95,7 @@ func (g *Guard) Range(key, end []byte) (auth.Permit, *Read) {
 // Put returns the permit of a put.
 func (g *Guard) Put(ctx context.Context, r *pb.PutRequest) (auth.Permit, Caller, error) {
 	return g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
-		return checkPut(as, ai, keys, r)
+		return authorizePut(as, ai, keys, r)
 	})
 }
 
@@ -112,14 +112,14 @@ func (g *Guard) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (auth
 // ReadTxn returns the permit of a transaction that only reads.
 func (g *Guard) ReadTxn(r *pb.TxnRequest) (auth.Permit, *Read) {
 	return g.reading(func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
-		return checkTxn(as, ai, keys, r)
+		return authorizeTxn(as, ai, keys, r)
 	})
 }
 
 // WriteTxn returns the permit of a transaction that writes.
 func (g *Guard) WriteTxn(ctx context.Context, r *pb.TxnRequest) (auth.Permit, Caller, error) {
 	return g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
-		return checkTxn(as, ai, keys, r)
+		return authorizeTxn(as, ai, keys, r)
 	})
 }
 
@@ -129,14 +129,14 @@ func (g *Guard) LeaseRevoke(ctx context.Context, id int64) (auth.Permit, error) 
 		return auth.Permit{}, err
 	}
 	permit, _, err := g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {
-		return checkLeasePuts(as, ai, keys, id)
+		return authorizeLease(as, ai, keys, id)
 	})
 	return permit, err
 }
 
 // Watch returns nil if the caller may watch the keys.
 func (g *Guard) Watch(ctx context.Context, key, end []byte) error {
-	return g.judge(ctx, func(v *view) error {
+	return g.authorize(ctx, func(v *view) error {
 		ai, err := g.callerOrAnonymous(ctx, v)
 		if err != nil || ai == nil {
 			return err
@@ -147,13 +147,13 @@ func (g *Guard) Watch(ctx context.Context, key, end []byte) error {
 
 // The rules of etcd's apply package, which are tied to etcd's lessor there.
 
-func checkPut(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.PutRequest) error {
+func authorizePut(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.PutRequest) error {
 	if err := as.IsPutPermitted(ai, r.Key); err != nil {
 		return err
 	}
 	// A user who may not write all keys of a lease must not keep the lease alive or attach
 	// further keys to it.
-	if err := checkLeasePuts(as, ai, keys, r.Lease); err != nil {
+	if err := authorizeLease(as, ai, keys, r.Lease); err != nil {
 		return err
 	}
 	if r.PrevKv {
@@ -162,14 +162,14 @@ func checkPut(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *p
 	return nil
 }
 
-func checkLeasePuts(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, id int64) error {
+func authorizeLease(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, id int64) error {
 	if id == 0 || as.IsAdminPermitted(ai) == nil {
 		return nil
 	}
 	return keys(id, func(key []byte) error { return as.IsPutPermitted(ai, key) })
 }
 
-func checkTxn(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.TxnRequest) error {
+func authorizeTxn(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *pb.TxnRequest) error {
 	for _, c := range r.Compare {
 		if err := as.IsRangePermitted(ai, c.Key, c.RangeEnd); err != nil {
 			return err
@@ -177,7 +177,7 @@ func checkTxn(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *p
 	}
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range branch {
-			if err := checkOp(as, ai, keys, op); err != nil {
+			if err := authorizeOp(as, ai, keys, op); err != nil {
 				return err
 			}
 		}
@@ -185,12 +185,12 @@ func checkTxn(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, r *p
 	return nil
 }
 
-func checkOp(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, op *pb.RequestOp) error {
+func authorizeOp(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, op *pb.RequestOp) error {
 	if r := op.GetRequestRange(); r != nil {
 		return as.IsRangePermitted(ai, r.Key, r.RangeEnd)
 	}
 	if r := op.GetRequestPut(); r != nil {
-		return checkPut(as, ai, keys, r)
+		return authorizePut(as, ai, keys, r)
 	}
 	if r := op.GetRequestDeleteRange(); r != nil {
 		if r.PrevKv {
@@ -201,7 +201,7 @@ func checkOp(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, op *p
 		return as.IsDeleteRangePermitted(ai, r.Key, r.RangeEnd)
 	}
 	if r := op.GetRequestTxn(); r != nil {
-		return checkTxn(as, ai, keys, r)
+		return authorizeTxn(as, ai, keys, r)
 	}
 	return nil
 }

@@ -68,12 +68,12 @@ func TestEveryPartOfATransactionNeedsPermission(t *testing.T) {
 	}
 	leased := func(id int64, see func([]byte) error) error { return see(fmt.Appendf(nil, "leased%d", id)) }
 	all := &asked{}
-	require.NoError(t, checkTxn(all, nil, leased, txn))
+	require.NoError(t, authorizeTxn(all, nil, leased, txn))
 	require.ElementsMatch(t, []string{
 		"range c d", "range s t", "put sp", "range sp ", "put leased7", "range f ", "put fp",
 		"range fd fe", "delete fd fe", "delete fd2 ", "range nc ", "range ns ", "put nf",
 	}, all.all)
 	for _, what := range all.all {
-		require.ErrorIs(t, checkTxn(&asked{refuse: what}, nil, leased, txn), errRefused, what)
+		require.ErrorIs(t, authorizeTxn(&asked{refuse: what}, nil, leased, txn), errRefused, what)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// checkOverlap refuses a transaction that could change a key twice: two puts of
+// validateOverlap refuses a transaction that could change a key twice: two puts of
 // one key, or a put and a delete that covers it, in the operations that one
 // branch may execute, those of nested transactions included. Two deletes may
 // overlap, and so may the two branches of a transaction, of which only one is
@@ -25,7 +25,7 @@ import (
 //
 // The order of the work is n log n in the number of operations at each level:
 // it must not be quadratic, since nesting multiplies the operations allowed.
-func checkOverlap(r *pb.TxnRequest) error {
+func validateOverlap(r *pb.TxnRequest) error {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		if len(branch) == 1 && branch[0].GetRequestTxn() == nil {
 			continue // the common case: nothing to overlap with

@@ -56,25 +56,25 @@ func TestNestedTransactionsAreBoundedAsAWhole(t *testing.T) {
 		}
 		return r
 	}
-	require.NoError(t, checkTxn(nest(128), 128))
-	require.NoError(t, checkTxn(nest(40, 40), 128))
-	require.NoError(t, checkTxn(nest(1, 1, 1, 1), 4), "few are allowed however small the bound is")
-	requireStatus(t, checkTxn(nest(30, 30, 30), 128), codes.InvalidArgument, "too many operations in txn request")
+	require.NoError(t, validateTxn(nest(128), 128))
+	require.NoError(t, validateTxn(nest(40, 40), 128))
+	require.NoError(t, validateTxn(nest(1, 1, 1, 1), 4), "few are allowed however small the bound is")
+	requireStatus(t, validateTxn(nest(30, 30, 30), 128), codes.InvalidArgument, "too many operations in txn request")
 
 	// A deep one costs its depth: each operation is looked at for all transactions around it.
 	deep := nest(29, 29)
 	for range 70 {
 		deep = &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(deep)}}
 	}
-	requireStatus(t, checkTxn(deep, 128), codes.InvalidArgument, "too many operations in txn request")
+	requireStatus(t, validateTxn(deep, 128), codes.InvalidArgument, "too many operations in txn request")
 	compares := &pb.TxnRequest{Success: []*pb.RequestOp{opTxn(
 		&pb.TxnRequest{Compare: slices.Repeat([]*pb.Compare{{Key: key}}, 100)})}}
-	requireStatus(t, checkTxn(&pb.TxnRequest{Success: slices.Repeat(compares.Success, 20),
+	requireStatus(t, validateTxn(&pb.TxnRequest{Success: slices.Repeat(compares.Success, 20),
 		Failure: slices.Repeat(compares.Success, 20)}, 120), codes.OK, "")
 	for range 5 {
 		compares = &pb.TxnRequest{Success: slices.Repeat([]*pb.RequestOp{opTxn(compares)}, 4)}
 	}
-	requireStatus(t, checkTxn(compares, 128), codes.InvalidArgument, "too many operations in txn request")
+	requireStatus(t, validateTxn(compares, 128), codes.InvalidArgument, "too many operations in txn request")
 }
 
 func TestRequestsRefused(t *testing.T) {
@@ -84,7 +84,7 @@ func TestRequestsRefused(t *testing.T) {
 		}
 		return ops
 	}
-	txn := func(r *pb.TxnRequest) error { return checkTxn(r, 4) }
+	txn := func(r *pb.TxnRequest) error { return validateTxn(r, 4) }
 	success := func(ops ...*pb.RequestOp) *pb.TxnRequest { return &pb.TxnRequest{Success: ops} }
 	failure := func(ops ...*pb.RequestOp) *pb.TxnRequest { return &pb.TxnRequest{Failure: ops} }
 	const emptyKey, badSort, tooMany = "etcdserver: key is not provided", "etcdserver: invalid sort option",
@@ -97,24 +97,24 @@ func TestRequestsRefused(t *testing.T) {
 		code codes.Code
 		text string
 	}{
-		{"range without key", checkRange(&pb.RangeRequest{SortOrder: 9}), codes.InvalidArgument, emptyKey},
-		{"range with unknown order", checkRange(&pb.RangeRequest{Key: key, SortOrder: 3}), codes.InvalidArgument, badSort},
-		{"range with negative order", checkRange(&pb.RangeRequest{Key: key, SortOrder: -1}), codes.InvalidArgument, badSort},
-		{"range with unknown target", checkRange(&pb.RangeRequest{Key: key, SortTarget: 5}), codes.InvalidArgument, badSort},
+		{"range without key", validateRange(&pb.RangeRequest{SortOrder: 9}), codes.InvalidArgument, emptyKey},
+		{"range with unknown order", validateRange(&pb.RangeRequest{Key: key, SortOrder: 3}), codes.InvalidArgument, badSort},
+		{"range with negative order", validateRange(&pb.RangeRequest{Key: key, SortOrder: -1}), codes.InvalidArgument, badSort},
+		{"range with unknown target", validateRange(&pb.RangeRequest{Key: key, SortTarget: 5}), codes.InvalidArgument, badSort},
 
-		{"stream without key", checkRangeStream(&pb.RangeRequest{SortOrder: pb.RangeRequest_DESCEND}), codes.InvalidArgument, emptyKey},
-		{"stream descending", checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_DESCEND}), codes.Unimplemented, "custom sort orders"},
-		{"stream by mod", checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_MOD}), codes.Unimplemented, "custom sort orders"},
-		{"stream min mod", checkRangeStream(&pb.RangeRequest{Key: key, MinModRevision: 1}), codes.Unimplemented, "revision filters"},
-		{"stream max mod", checkRangeStream(&pb.RangeRequest{Key: key, MaxModRevision: 1}), codes.Unimplemented, "revision filters"},
-		{"stream min create", checkRangeStream(&pb.RangeRequest{Key: key, MinCreateRevision: 1}), codes.Unimplemented, "revision filters"},
-		{"stream max create", checkRangeStream(&pb.RangeRequest{Key: key, MaxCreateRevision: 1}), codes.Unimplemented, "revision filters"},
+		{"stream without key", validateRangeStream(&pb.RangeRequest{SortOrder: pb.RangeRequest_DESCEND}), codes.InvalidArgument, emptyKey},
+		{"stream descending", validateRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_DESCEND}), codes.Unimplemented, "custom sort orders"},
+		{"stream by mod", validateRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_MOD}), codes.Unimplemented, "custom sort orders"},
+		{"stream min mod", validateRangeStream(&pb.RangeRequest{Key: key, MinModRevision: 1}), codes.Unimplemented, "revision filters"},
+		{"stream max mod", validateRangeStream(&pb.RangeRequest{Key: key, MaxModRevision: 1}), codes.Unimplemented, "revision filters"},
+		{"stream min create", validateRangeStream(&pb.RangeRequest{Key: key, MinCreateRevision: 1}), codes.Unimplemented, "revision filters"},
+		{"stream max create", validateRangeStream(&pb.RangeRequest{Key: key, MaxCreateRevision: 1}), codes.Unimplemented, "revision filters"},
 
-		{"put without key", checkPut(&pb.PutRequest{IgnoreValue: true, Value: key}), codes.InvalidArgument, emptyKey},
-		{"put with the value to ignore", checkPut(&pb.PutRequest{Key: key, IgnoreValue: true, Value: key, IgnoreLease: true, Lease: 1}), codes.InvalidArgument, "etcdserver: value is provided"},
-		{"put with the lease to ignore", checkPut(&pb.PutRequest{Key: key, IgnoreLease: true, Lease: 1}), codes.InvalidArgument, "etcdserver: lease is provided"},
-		{"put of a key too long", checkPut(&pb.PutRequest{Key: long}), codes.InvalidArgument, "sqlbrain: key is too long"},
-		{"delete without key", checkDelete(&pb.DeleteRangeRequest{RangeEnd: key}), codes.InvalidArgument, emptyKey},
+		{"put without key", validatePut(&pb.PutRequest{IgnoreValue: true, Value: key}), codes.InvalidArgument, emptyKey},
+		{"put with the value to ignore", validatePut(&pb.PutRequest{Key: key, IgnoreValue: true, Value: key, IgnoreLease: true, Lease: 1}), codes.InvalidArgument, "etcdserver: value is provided"},
+		{"put with the lease to ignore", validatePut(&pb.PutRequest{Key: key, IgnoreLease: true, Lease: 1}), codes.InvalidArgument, "etcdserver: lease is provided"},
+		{"put of a key too long", validatePut(&pb.PutRequest{Key: long}), codes.InvalidArgument, "sqlbrain: key is too long"},
+		{"delete without key", validateDelete(&pb.DeleteRangeRequest{RangeEnd: key}), codes.InvalidArgument, emptyKey},
 
 		{"too many compares", txn(&pb.TxnRequest{Compare: make([]*pb.Compare, 5)}), codes.InvalidArgument, tooMany},
 		{"too many in success", txn(success(many(5)...)), codes.InvalidArgument, tooMany},
@@ -140,23 +140,24 @@ func TestRequestsRefused(t *testing.T) {
 
 func TestRequestsAccepted(t *testing.T) {
 	long := []byte(strings.Repeat("k", 4000))
-	require.NoError(t, checkRange(&pb.RangeRequest{Key: long, SortOrder: pb.RangeRequest_DESCEND,
+	require.NoError(t, validateRange(&pb.RangeRequest{Key: long, SortOrder: pb.RangeRequest_DESCEND,
 		SortTarget: pb.RangeRequest_VALUE}))
-	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key}))
-	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND}))
-	require.NoError(t, checkRangeStream(&pb.RangeRequest{Key: key, SortTarget: pb.RangeRequest_MOD}))
-	require.NoError(t, checkPut(&pb.PutRequest{Key: key, IgnoreValue: true, IgnoreLease: true}))
-	require.NoError(t, checkDelete(&pb.DeleteRangeRequest{Key: long}), "deleting such a key finds nothing")
-	require.NoError(t, checkTxn(&pb.TxnRequest{}, 0))
-	require.NoError(t, checkTxn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: key, Target: 5}, {Key: key, Result: 4}}}, 2),
+	require.NoError(t, validateRangeStream(&pb.RangeRequest{Key: key}))
+	require.NoError(t, validateRangeStream(&pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_ASCEND}))
+	require.NoError(t, validateRangeStream(&pb.RangeRequest{Key: key, SortTarget: pb.RangeRequest_MOD}))
+	require.NoError(t, validatePut(&pb.PutRequest{Key: key, IgnoreValue: true, IgnoreLease: true}))
+	require.NoError(t, validateDelete(&pb.DeleteRangeRequest{Key: long}), "deleting such a key finds nothing")
+	require.NoError(t, validateTxn(&pb.TxnRequest{}, 0))
+	require.NoError(t, validateTxn(&pb.TxnRequest{Compare: []*pb.Compare{{Key: key, Target: 5},
+		{Key: key, Result: 4}}}, 2),
 		"etcd takes them for something")
 	nested := opTxn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange(&pb.RangeRequest{Key: key})}})
-	require.NoError(t, checkTxn(&pb.TxnRequest{Success: []*pb.RequestOp{nested}}, 2))
+	require.NoError(t, validateTxn(&pb.TxnRequest{Success: []*pb.RequestOp{nested}}, 2))
 }
 
 func TestRequestSizeIsMeasuredAsEtcdDoes(t *testing.T) {
 	size := func(valueBytes, limit int) error {
-		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, valueBytes)}},
+		return validateSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, valueBytes)}},
 			guard.Caller{}, limit)
 	}
 	require.NoError(t, size(1000, 1100))
@@ -166,7 +167,7 @@ func TestRequestSizeIsMeasuredAsEtcdDoes(t *testing.T) {
 	requireStatus(t, size(1000, 1000+6), codes.InvalidArgument, "etcdserver: request is too large")
 	// So does who makes the request: 6 bytes for the name, 2 for the revision.
 	named := func(limit int) error {
-		return checkSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, 1000)}},
+		return validateSize(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: make([]byte, 1000)}},
 			guard.Caller{Name: "root", Revision: 9}, limit)
 	}
 	require.NoError(t, named(1000+6+3+14+1+6+2))
@@ -221,7 +222,7 @@ func TestOverlappingWritesAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, r := range []*pb.TxnRequest{{Success: tt.branch}, {Failure: tt.branch}} {
-				err := checkOverlap(r)
+				err := validateOverlap(r)
 				if tt.duplicate {
 					requireStatus(t, err, codes.InvalidArgument, "etcdserver: duplicate key given in txn request")
 				} else {
@@ -230,7 +231,7 @@ func TestOverlappingWritesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, checkOverlap(&pb.TxnRequest{Success: ops{put("a")}, Failure: ops{put("a"), del("b", "")}}),
+	require.NoError(t, validateOverlap(&pb.TxnRequest{Success: ops{put("a")}, Failure: ops{put("a"), del("b", "")}}),
 		"branches may overlap")
 }
 
@@ -243,9 +244,9 @@ func FuzzOverlap(f *testing.F) {
 			return
 		}
 		branch, _ := scriptedOps(script, 0)
-		err := checkOverlap(&pb.TxnRequest{Success: branch})
+		err := validateOverlap(&pb.TxnRequest{Success: branch})
 		if want := pairwiseDuplicate(branch); want != (err != nil) {
-			t.Fatalf("checkOverlap(%v) = %v, want duplicate %v", branch, err, want)
+			t.Fatalf("validateOverlap(%v) = %v, want duplicate %v", branch, err, want)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // The checks that need nothing but the request, in etcd's order.
 
-func checkRange(r *pb.RangeRequest) error {
+func validateRange(r *pb.RangeRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
@@ -26,12 +26,12 @@ func checkRange(r *pb.RangeRequest) error {
 	return nil
 }
 
-// checkRangeStream refuses what etcd refuses; clients fall back on Range then. As in
+// validateRangeStream refuses what etcd refuses; clients fall back on Range then. As in
 // etcd, another target than the key passes if it comes without an order. It sorts all
 // the same: etcd sorts inside each chunk and loses keys, the replica sorts the whole
 // range within a bound.
-func checkRangeStream(r *pb.RangeRequest) error {
-	if err := checkRange(r); err != nil {
+func validateRangeStream(r *pb.RangeRequest) error {
+	if err := validateRange(r); err != nil {
 		return err
 	}
 	if r.SortOrder != pb.RangeRequest_NONE &&
@@ -44,7 +44,7 @@ func checkRangeStream(r *pb.RangeRequest) error {
 	return nil
 }
 
-func checkPut(r *pb.PutRequest) error {
+func validatePut(r *pb.PutRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
@@ -57,28 +57,28 @@ func checkPut(r *pb.PutRequest) error {
 	return coder.CheckKey(r.Key)
 }
 
-func checkDelete(r *pb.DeleteRangeRequest) error {
+func validateDelete(r *pb.DeleteRangeRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
 	return nil
 }
 
-// leastTxnSteps is what checkTxn allows however small maxOps is.
+// leastTxnSteps is what validateTxn allows however small maxOps is.
 const leastTxnSteps = 1024
 
-// checkTxn checks r and what is nested in it. maxOps bounds the compares and
+// validateTxn checks r and what is nested in it. maxOps bounds the compares and
 // each branch; a nested transaction may have what its parent leaves of it. That bounds
 // the depth, but the operations of all branches together only by the size of the
 // message. So each compare and operation also counts once for every transaction that
-// it is in, which is how often checkOverlap and the check of permissions look at it,
+// it is in, which is how often validateOverlap and the check of permissions look at it,
 // and r may have maxOps² of these. etcd has no such bound.
-func checkTxn(r *pb.TxnRequest, maxOps int) error {
+func validateTxn(r *pb.TxnRequest, maxOps int) error {
 	steps := max(int64(maxOps)*int64(maxOps), leastTxnSteps)
-	return checkNestedTxn(r, maxOps, 1, &steps)
+	return validateNestedTxn(r, maxOps, 1, &steps)
 }
 
-func checkNestedTxn(r *pb.TxnRequest, maxOps int, depth int64, steps *int64) error {
+func validateNestedTxn(r *pb.TxnRequest, maxOps int, depth int64, steps *int64) error {
 	n := max(len(r.GetCompare()), len(r.GetSuccess()), len(r.GetFailure()))
 	if n > maxOps {
 		return rpctypes.ErrGRPCTooManyOps
@@ -88,13 +88,13 @@ func checkNestedTxn(r *pb.TxnRequest, maxOps int, depth int64, steps *int64) err
 		return rpctypes.ErrGRPCTooManyOps
 	}
 	for _, c := range r.GetCompare() {
-		if err := checkCompare(c); err != nil {
+		if err := validateCompare(c); err != nil {
 			return err
 		}
 	}
 	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
 		for _, op := range branch {
-			if err := checkOp(op, maxOps-n, depth, steps); err != nil {
+			if err := validateOp(op, maxOps-n, depth, steps); err != nil {
 				return err
 			}
 		}
@@ -102,31 +102,31 @@ func checkNestedTxn(r *pb.TxnRequest, maxOps int, depth int64, steps *int64) err
 	return nil
 }
 
-func checkCompare(c *pb.Compare) error {
+func validateCompare(c *pb.Compare) error {
 	if len(c.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
 	return nil
 }
 
-func checkOp(op *pb.RequestOp, maxOps int, depth int64, steps *int64) error {
+func validateOp(op *pb.RequestOp, maxOps int, depth int64, steps *int64) error {
 	switch r := op.GetRequest().(type) {
 	case *pb.RequestOp_RequestRange:
-		return checkRange(r.RequestRange)
+		return validateRange(r.RequestRange)
 	case *pb.RequestOp_RequestPut:
-		return checkPut(r.RequestPut)
+		return validatePut(r.RequestPut)
 	case *pb.RequestOp_RequestDeleteRange:
-		return checkDelete(r.RequestDeleteRange)
+		return validateDelete(r.RequestDeleteRange)
 	case *pb.RequestOp_RequestTxn:
-		return checkNestedTxn(r.RequestTxn, maxOps, depth+1, steps)
+		return validateNestedTxn(r.RequestTxn, maxOps, depth+1, steps)
 	default:
 		return rpctypes.ErrGRPCKeyNotFound
 	}
 }
 
-// checkSize refuses a request that writes and that etcd could not propose: etcd
+// validateSize refuses a request that writes and that etcd could not propose: etcd
 // measures it with the wrapping, and so does this. wrapped holds the request.
-func checkSize(wrapped *pb.InternalRaftRequest, caller guard.Caller, maxBytes int) error {
+func validateSize(wrapped *pb.InternalRaftRequest, caller guard.Caller, maxBytes int) error {
 	// The largest header there is: the id depends on the member's.
 	wrapped.Header = &pb.RequestHeader{ID: 1 << 63, Username: caller.Name, AuthRevision: caller.Revision}
 	if proto.Size(wrapped) > maxBytes {
