@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -112,7 +110,7 @@ func TestStartsOfKineAndSqlbrain(t *testing.T) {
 			first.serves(t, "/registry/b")
 			first.process.Stop(t)
 			contendKine(t, endpoint).ended(t, noColumn)
-			succeed(t, harness.Sqlbrain(t), "kine", "--endpoint", endpoint, "--revert", "--keep-writes")
+			harness.Succeed(t, harness.Sqlbrain(t), "kine", "--endpoint", endpoint, "--revert", "--keep-writes")
 			second := contendKine(t, endpoint)
 			second.serves(t, "/registry/c", "/registry/a", "/registry/b")
 			contendSqlbrain(t, endpoint).ended(t, inUse)
@@ -159,13 +157,7 @@ func TestStartsOfKineAndSqlbrain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "state.db")) })
-			harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {
-				u, err := url.Parse(p.Database(t))
-				require.NoError(t, err)
-				password, _ := u.User.Password()
-				test(t, fmt.Sprintf("mysql://%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
-			})
+			harness.ForEachKineEndpoint(t, test)
 		})
 	}
 }

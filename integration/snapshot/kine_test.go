@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"testing"
 
@@ -106,9 +105,9 @@ func TestFromKine(t *testing.T) {
 		"/registry/pods/", "--datastore", datastore)
 	require.NotZero(t, out.Code)
 	require.Contains(t, out.Stderr, `"/registry/events/e" does not`)
-	succeed(t, harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--datastore", datastore)
+	harness.Succeed(t, harness.Sqlbrain(t), "restore", "--from", "http://"+k.address, "--datastore", datastore)
 
-	n, _ := member(t, false, datastore)
+	n := harness.NewNode(t, datastore)
 	n.StartWithoutWaiting()
 	k.compare(t, awaitClient(t, n, clientv3.Config{}))
 }
@@ -133,7 +132,7 @@ func TestInKinesPlace(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, k.was.Header.Revision, got.Header.Revision)
 		p.Stop(t)
-		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert")...)
+		harness.Succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert")...)
 
 		again := harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address,
 			"--metrics-bind-address", "0")
@@ -153,7 +152,7 @@ func TestInKinesPlace(t *testing.T) {
 		p.Stop(t)
 
 		// Also with what was written.
-		succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert", "--keep-writes")...)
+		harness.Succeed(t, harness.Sqlbrain(t), append(flags[:3:3], "--revert", "--keep-writes")...)
 		harness.StartProcess(t, harness.Kine(t), "--endpoint", endpoint, "--listen-address", k.address,
 			"--metrics-bind-address", "0").Await(t,
 			func(ctx context.Context) error {
@@ -173,11 +172,5 @@ func TestInKinesPlace(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, r.Header.Revision, want.Header.Revision)
 	}
-	t.Run("sqlite", func(t *testing.T) { try(t, "sqlite://"+filepath.Join(t.TempDir(), "state.db")) })
-	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {
-		u, err := url.Parse(p.Database(t))
-		require.NoError(t, err)
-		password, _ := u.User.Password()
-		try(t, fmt.Sprintf("mysql://%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
-	})
+	harness.ForEachKineEndpoint(t, try)
 }

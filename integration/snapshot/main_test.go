@@ -2,12 +2,10 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -50,31 +48,12 @@ func awaitClient(t testing.TB, n *harness.Node, cfg clientv3.Config) *clientv3.C
 	return c
 }
 
-// member returns a node that is not started: harness's own wait is that of a client
-// without a user.
-func member(t testing.TB, etcd bool, datastore string, extra ...string) (_ *harness.Node, peerURL string) {
-	t.Helper()
-	peerURL = fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
-	return harness.NewMember(t, etcd, datastore, harness.Member{
-		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peerURL, AdvertisedPeerURL: peerURL,
-		InitialCluster: "default=" + peerURL,
-	}, extra...), peerURL
-}
-
-// succeed runs a program that must, and returns what it prints.
-func succeed(t testing.TB, program string, args ...string) string {
-	t.Helper()
-	out := harness.Run(t, programWait, "", program, args...)
-	require.Zero(t, out.Code, "%v: %s", args, out.Stderr)
-	return out.Stdout
-}
-
 // save has etcdctl save a snapshot, and etcdutl check it, and returns the file.
 func save(t testing.TB, n *harness.Node, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "snapshot.db")
-	succeed(t, harness.Etcdctl(t), n.EtcdctlArgs(append([]string{"snapshot", "save", path}, flags...)...)...)
-	succeed(t, harness.Etcdutl(t), "snapshot", "status", path)
+	harness.Succeed(t, harness.Etcdctl(t), n.EtcdctlArgs(append([]string{"snapshot", "save", path}, flags...)...)...)
+	harness.Succeed(t, harness.Etcdutl(t), "snapshot", "status", path)
 	return path
 }
 
@@ -83,8 +62,7 @@ var rootFlags = []string{"--user", rootName + ":" + rootWord}
 // restored starts sqlbrain on a database that was filled from the file.
 func restored(t testing.TB, datastore, path string) *harness.Node {
 	t.Helper()
-	succeed(t, harness.Sqlbrain(t), "restore", path, "--datastore", datastore)
-	n, _ := member(t, false, datastore)
+	n := harness.Restored(t, datastore, path)
 	n.StartWithoutWaiting()
 	return n
 }
@@ -92,10 +70,7 @@ func restored(t testing.TB, datastore, path string) *harness.Node {
 // restoredEtcd starts an etcd that etcdutl made of the file.
 func restoredEtcd(t testing.TB, path string) *harness.Node {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "etcd")
-	n, peerURL := member(t, true, dir)
-	succeed(t, harness.Etcdutl(t), "snapshot", "restore", path, "--data-dir", dir, "--name", "default",
-		"--initial-cluster", "default="+peerURL, "--initial-advertise-peer-urls", peerURL)
+	n := harness.RestoredEtcd(t, path)
 	n.StartWithoutWaiting()
 	return n
 }

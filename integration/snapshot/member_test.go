@@ -44,9 +44,9 @@ func TestSnapshotsOfEveryMember(t *testing.T) {
 
 	// And from a running one at once.
 	target := harness.SQLite.Datastore(t)
-	succeed(t, harness.Sqlbrain(t), "restore", "--from", nodes[1].Endpoint(), "--datastore", target, "--tmpdir",
+	harness.Succeed(t, harness.Sqlbrain(t), "restore", "--from", nodes[1].Endpoint(), "--datastore", target, "--tmpdir",
 		t.TempDir())
-	n, _ := member(t, false, target)
+	n := harness.NewNode(t, target)
 	n.StartWithoutWaiting()
 	requireSame(t, stateOf(t, ctx, awaitClient(t, nodes[0], clientv3.Config{})),
 		stateOf(t, ctx, awaitClient(t, n, clientv3.Config{})))

@@ -65,7 +65,7 @@ func TestFromAServerWithTLS(t *testing.T) {
 		t.Helper()
 		datastore, out := restore(address, flags...)
 		require.Zero(t, out.Code, "%v: %s", flags, out.Stderr)
-		n, _ := member(t, false, datastore)
+		n := harness.NewNode(t, datastore)
 		n.StartWithoutWaiting()
 		cfg := clientv3.Config{}
 		if st, err := c.AuthStatus(ctx); err != nil || st.Enabled {

@@ -3,8 +3,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,13 +27,7 @@ func TestInKinesPlace(t *testing.T) {
 	if harness.TargetIsEtcd() {
 		t.Skip("etcd does not read kine's table")
 	}
-	t.Run("sqlite", func(t *testing.T) { testInKinesPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "state.db")) })
-	harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) {
-		u, err := url.Parse(p.Database(t))
-		require.NoError(t, err)
-		password, _ := u.User.Password()
-		testInKinesPlace(t, fmt.Sprintf("mysql://%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
-	})
+	harness.ForEachKineEndpoint(t, testInKinesPlace)
 }
 
 func testInKinesPlace(t *testing.T, endpoint string) {
@@ -63,7 +55,7 @@ func testInKinesPlace(t *testing.T, endpoint string) {
 	for i, next := range []func() *harness.Process{
 		func() *harness.Process { return start(harness.Sqlbrain(t), "kine") },
 		func() *harness.Process {
-			succeed(t, harness.Sqlbrain(t), "kine", "--endpoint", endpoint, "--revert", "--keep-writes")
+			harness.Succeed(t, harness.Sqlbrain(t), "kine", "--endpoint", endpoint, "--revert", "--keep-writes")
 			return start(harness.Kine(t))
 		},
 	} {

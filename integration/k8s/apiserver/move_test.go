@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 const moveWait = 5 * time.Minute
@@ -36,8 +34,7 @@ func TestMove(t *testing.T) {
 
 func testMove(t *testing.T, e harness.Engine) {
 	ctx := within(t, moveWait)
-	from := member(t, true, t.TempDir())
-	from.Start()
+	from := harness.StartEtcd(t)
 	proxy, endpoint := harness.StartProxy(t, from.Endpoint())
 	s := startServer(t, controlplane.NewCredentials(t), &store{endpoints: []string{endpoint}})
 	ns := s.namespace(t)
@@ -53,16 +50,17 @@ func testMove(t *testing.T, e harness.Engine) {
 	defer w.Stop()
 
 	for i, to := range []func(file string) *harness.Node{
-		func(file string) *harness.Node { return restoredSqlbrain(t, e.Datastore(t), file) },
-		func(file string) *harness.Node { return restoredEtcd(t, file) },
+		func(file string) *harness.Node { return harness.Restored(t, e.Datastore(t), file) },
+		func(file string) *harness.Node { return harness.RestoredEtcd(t, file) },
 	} {
 		was, err := maps.List(ctx, metav1.ListOptions{})
 		require.NoError(t, err)
 		proxy.Refuse()
 		file := filepath.Join(t.TempDir(), "snapshot.db")
-		succeed(t, harness.Etcdctl(t), "--endpoints", from.Endpoint(), "snapshot", "save", file)
+		harness.Succeed(t, harness.Etcdctl(t), "--endpoints", from.Endpoint(), "snapshot", "save", file)
 		from.Stop()
 		from = to(file)
+		from.Start()
 		proxy.Lead(from.Host())
 		proxy.Heal()
 
@@ -111,43 +109,4 @@ func requireEvent(t *testing.T, w apiwatch.Interface, kind apiwatch.EventType, n
 	case <-within(t, time.Minute).Done():
 		t.Fatalf("no %s event of %s", kind, name)
 	}
-}
-
-// member returns a separate node that is not started.
-func member(t *testing.T, etcd bool, datastore string) *harness.Node {
-	t.Helper()
-	peer := fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
-	return harness.NewMember(t, etcd, datastore, memberOn(t, peer))
-}
-
-func memberOn(t *testing.T, peer string) harness.Member {
-	t.Helper()
-	return harness.Member{
-		Name: "default", ClientPort: enginetest.FreePort(t), PeerURL: peer, AdvertisedPeerURL: peer,
-		InitialCluster: "default=" + peer,
-	}
-}
-
-// restoredSqlbrain starts sqlbrain on an empty database that is filled from the file.
-func restoredSqlbrain(t *testing.T, datastore, file string) *harness.Node {
-	t.Helper()
-	succeed(t, harness.Sqlbrain(t), "restore", file, "--datastore", datastore)
-	return harness.StartNodeOn(t, datastore)
-}
-
-// restoredEtcd starts an etcd that etcdutl makes of the file.
-func restoredEtcd(t *testing.T, file string) *harness.Node {
-	t.Helper()
-	dir, peer := filepath.Join(t.TempDir(), "etcd"), fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t))
-	succeed(t, harness.Etcdutl(t), "snapshot", "restore", file, "--data-dir", dir, "--name", "default",
-		"--initial-cluster", "default="+peer, "--initial-advertise-peer-urls", peer)
-	n := harness.NewMember(t, true, dir, memberOn(t, peer))
-	n.Start()
-	return n
-}
-
-func succeed(t *testing.T, program string, args ...string) {
-	t.Helper()
-	out := harness.Run(t, moveWait, "", program, args...)
-	require.Zero(t, out.Code, "%s: %s", strings.Join(args, " "), out.Stderr)
 }
