@@ -28,6 +28,12 @@ func Evaluate(ctx context.Context, s State, t *mvcc.Txn) (*mvcc.TxnResult, []Cha
 	return res, e.changes, nil
 }
 
+// Range answers q on s, whichever revision q asks for. Errors: those of s.
+func Range(ctx context.Context, s State, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
+	e := &evaluation{state: s}
+	return e.readNewest(ctx, q)
+}
+
 // evaluation is an evaluation under way.
 type evaluation struct {
 	state   State
@@ -39,8 +45,7 @@ type evaluation struct {
 type branch struct {
 	succeeded bool
 	ops       []mvcc.Op
-	nested    []*branch           // by position in ops; nil for other operations
-	past      []*mvcc.RangeResult // of ranges at older revisions, by position in ops; nil: there are none
+	nested    []*branch // by position in ops; nil for other operations
 }
 
 // choose evaluates all compares, including nested ones, on the state before the transaction.
@@ -90,13 +95,13 @@ func (e *evaluation) holds(ctx context.Context, c *mvcc.Compare) (bool, error) {
 }
 
 // validate validates the operations of a branch on the state before the transaction, so that an invalid
-// one is found before anything is changed. Ranges at older revisions are answered here.
+// one is found before anything is changed.
 func (e *evaluation) validate(ctx context.Context, b *branch) error {
 	for i, op := range b.ops {
 		var err error
 		switch {
 		case op.Range != nil && op.Range.Revision != 0:
-			err = e.readPast(ctx, b, i)
+			err = e.validateRevision(op.Range.Revision)
 		case op.Put != nil:
 			err = e.validatePut(ctx, op.Put)
 		case op.Txn != nil:
@@ -109,23 +114,16 @@ func (e *evaluation) validate(ctx context.Context, b *branch) error {
 	return nil
 }
 
-// readPast answers the range that is operation i of b, at the revision that it asks for. A negative one is
-// compacted if anything is; outside a transaction it is the current revision.
-func (e *evaluation) readPast(ctx context.Context, b *branch, i int) (err error) {
-	q := b.ops[i].Range
+// validateRevision validates the revision of a range. A negative one is compacted if anything is; outside a
+// transaction it is the current revision.
+func (e *evaluation) validateRevision(rev int64) error {
 	switch {
-	case q.Revision > e.state.Revision():
+	case rev > e.state.Revision():
 		return mvcc.ErrFutureRevision
-	case q.Revision < e.state.CompactRevision():
+	case rev < e.state.CompactRevision():
 		return mvcc.ErrCompacted
-	case q.Revision < 0:
-		return nil
 	}
-	if b.past == nil {
-		b.past = make([]*mvcc.RangeResult, len(b.ops))
-	}
-	b.past[i], err = e.state.RangeAt(ctx, q)
-	return err
+	return nil
 }
 
 func (e *evaluation) validatePut(ctx context.Context, p *mvcc.PutRequest) error {
@@ -150,10 +148,6 @@ func (e *evaluation) execute(ctx context.Context, b *branch) (*mvcc.TxnResult, e
 		var err error
 		r := &res.Results[i]
 		switch {
-		case op.Range != nil && b.past != nil && b.past[i] != nil:
-			past := *b.past[i]
-			past.Revision = e.revision()
-			r.Range = &past
 		case op.Range != nil:
 			r.Range, err = e.readRange(ctx, op.Range)
 		case op.Put != nil:
@@ -235,36 +229,47 @@ func (e *evaluation) change(c Change) {
 	e.changed.Add(&c)
 }
 
-// readRange answers a range, which sees the changes of earlier operations.
+// readRange answers a range at the revision that it asks for.
 func (e *evaluation) readRange(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
-	res, limit := &mvcc.RangeResult{}, int64(0)
-	var err error
-	if q.CountOnly && len(q.End) > 0 {
-		if res.Count, err = e.count(ctx, q.KeyRange); err != nil {
-			return nil, err
-		}
-		res.Revision = e.revision()
-		return res, nil
+	if q.Revision <= 0 {
+		return e.readNewest(ctx, q)
 	}
-	paged := q.Limit > 0 && q.Limit < math.MaxInt64 && !q.Filtered() && q.InKeyOrder()
-	if paged {
-		limit = q.Limit + 1
-	}
-	records, err := e.list(ctx, q.KeyRange, q.NeedValues(), limit)
+	past, err := e.state.RangeAt(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	res.Count = int64(len(records))
-	if !q.CountOnly {
+	res := *past
+	res.Revision = e.revision()
+	return &res, nil
+}
+
+// readNewest answers a range, which sees the changes of earlier operations.
+func (e *evaluation) readNewest(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
+	res := &mvcc.RangeResult{Revision: e.revision()}
+	var err error
+	switch {
+	case q.CountOnly && len(q.End) > 0:
+		res.Count, err = e.count(ctx, q.KeyRange)
+	case q.Limit > 0 && q.Limit < math.MaxInt64 && !q.Filtered() && q.InKeyOrder():
+		if err = e.finish(ctx, q, q.Limit+1, res); err == nil && res.More {
+			res.Count, err = e.count(ctx, q.KeyRange)
+		}
+	default:
+		err = e.finish(ctx, q, 0, res)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// finish reads at most limit records of q into res, 0 for all.
+func (e *evaluation) finish(ctx context.Context, q *mvcc.RangeRequest, limit int64, res *mvcc.RangeResult) error {
+	records, err := e.list(ctx, q.KeyRange, q.NeedValues(), limit)
+	if res.Count = int64(len(records)); err == nil && !q.CountOnly {
 		q.Finish(res, records)
 	}
-	if paged && res.More {
-		if res.Count, err = e.count(ctx, q.KeyRange); err != nil {
-			return nil, err
-		}
-	}
-	res.Revision = e.revision()
-	return res, nil
+	return err
 }
 
 // get returns the record of key with the changes so far.
@@ -290,7 +295,7 @@ func (e *evaluation) list(ctx context.Context, kr mvcc.KeyRange, values bool, li
 	if kr.Span().Empty() {
 		return nil, nil
 	}
-	return ListOver(&e.changed, kr, limit, func(limit int64) ([]*coder.Record, error) {
+	return e.changed.List(kr, limit, func(limit int64) ([]*coder.Record, error) {
 		return e.state.List(ctx, kr, values, limit)
 	})
 }

@@ -45,12 +45,8 @@ func newBatch(p *Pipeline, assume bool) *batch {
 // must no longer be used.
 func (b *batch) begin(pre *Prefetch) *Tx {
 	tx := &b.tx
-	if clear(tx.bases); tx.bases == nil || pre.large() { // need not grow step by step
-		size := 0
-		if pre != nil {
-			size = pre.keys
-		}
-		tx.bases = make(map[string]indexEntry, size)
+	if clear(tx.bases); tx.bases == nil {
+		tx.bases = make(map[string]indexEntry)
 	}
 	*tx = Tx{
 		batch: b, prefetch: pre, rev: b.alloc.Peek(), bases: tx.bases,
@@ -63,9 +59,6 @@ func (b *batch) begin(pre *Prefetch) *Tx {
 func (b *batch) accept(tx *Tx) {
 	if len(tx.changes) > 0 {
 		b.alloc.Take()
-	}
-	if b.changed.Len() == 0 && len(tx.changes) > exclusiveBatchKeys {
-		b.changed, b.bases = txn.NewOverlay(len(tx.changes)), make(map[string]indexEntry, len(tx.changes))
 	}
 	for i := range tx.changes {
 		c := &tx.changes[i]
@@ -95,10 +88,10 @@ func (b *batch) full() bool {
 func (b *batch) empty() bool { return len(b.changes) == 0 && len(b.leases) == 0 && len(b.rows) == 0 }
 
 // entry returns the index entry of a changed key after the commit.
-func (b *batch) entry(key string, c txn.Changed) indexEntry {
+func (b *batch) entry(c txn.Changed) indexEntry {
 	rec := c.Record
 	return indexEntry{exists: true, Index: coder.Index{
-		ModRevision: rec.ModRevision, PrevRevision: b.bases[key].ModRevision, CreateRevision: rec.CreateRevision,
+		ModRevision: rec.ModRevision, PrevRevision: b.bases[string(rec.Key)].ModRevision, CreateRevision: rec.CreateRevision,
 		Version: rec.Version, Lease: rec.Lease, Tombstone: rec.Tombstone, Gap: c.Times > 1,
 	}}
 }
@@ -115,9 +108,10 @@ func (b *batch) ops() []sqlstore.Op {
 		}
 		ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
 	}
-	for key, c := range b.changed.All() {
-		ops = b.appendKey(ops, b.bases[key], b.entry(key, c), c.Record)
-	}
+	b.changed.All(func(c txn.Changed) bool {
+		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
+		return true
+	})
 	if len(log) > 0 {
 		for i, row := range coder.EncodeLog(log) {
 			ops = append(ops, creation(coder.EncodeLogKey(b.alloc.Last(), uint16(i+1)), row))
@@ -137,10 +131,10 @@ func (b *batch) ops() []sqlstore.Op {
 	return ops
 }
 
-// appendKey appends what replaces the index row of rec's key, and moves the key's attachment row from its previous
+// appendKey appends what replaces the index row of key, and moves its attachment row from its previous
 // lease to its new one. Compaction may have removed the index row of a tombstone, which is equivalent.
-func (b *batch) appendKey(ops []sqlstore.Op, before, after indexEntry, rec *coder.Record) []sqlstore.Op {
-	index := creation(coder.EncodeIndexKey(rec.Key), coder.EncodeIndex(after.Index))
+func appendKey(ops []sqlstore.Op, before, after indexEntry, key []byte) []sqlstore.Op {
+	index := creation(coder.EncodeIndexKey(key), coder.EncodeIndex(after.Index))
 	if before.exists {
 		index.Kind, index.Old = sqlstore.OpCAS, coder.EncodeIndex(before.Index)
 		if before.Tombstone {
@@ -153,10 +147,10 @@ func (b *batch) appendKey(ops []sqlstore.Op, before, after indexEntry, rec *code
 		return ops
 	}
 	if before.Lease != 0 {
-		ops = append(ops, replacement(coder.EncodeAttachmentKey(before.Lease, rec.Key), nil))
+		ops = append(ops, replacement(coder.EncodeAttachmentKey(before.Lease, key), nil))
 	}
 	if after.Lease != 0 {
-		ops = append(ops, creation(coder.EncodeAttachmentKey(after.Lease, rec.Key), coder.Empty()))
+		ops = append(ops, creation(coder.EncodeAttachmentKey(after.Lease, key), coder.Empty()))
 	}
 	return ops
 }

@@ -41,26 +41,7 @@ func (p *Pipeline) collect(ctx context.Context) {
 			}
 			break
 		}
-		p.prefetchIndex(ctx, added)
+		p.prefetchIndex(ctx, added, p.optimism.assumeAbsent)
 		next = append(next, added...)
 	}
-}
-
-// prefetchIndex fills the index cache for requests, except for keys that may be
-// assumed absent.
-func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request) {
-	var keys [][]byte
-	for _, r := range requests {
-		known, creates := r.indexKeys()
-		keys = append(keys, known...)
-		if !p.optimism.assumeAbsent(len(creates)) {
-			keys = append(keys, creates...)
-		}
-	}
-	if len(keys) == 0 {
-		return
-	}
-	ctx, span := p.traceBatch(ctx, "prefetch", requests)
-	defer span.End()
-	p.readKeys(ctx, keys)
 }

@@ -25,8 +25,7 @@
 //     TestPermitSeesEarlierAuthChanges in server/replica, and TestPermitSeesKeysOfLease in
 //     server/lease.
 //
-// Its files in the order of a write: pipeline.go, txn.go, prefetch.go and prefetch_lease.go,
-// queue.go, authorize.go, collect.go, sequencer.go, optimistic.go, permit.go, tx.go, commit.go. Below
-// them is the state that they share: batch.go, prefetched.go, decisions.go, index_read.go,
-// index_cache.go, request.go.
+// Its files in the order of a write: pipeline.go, txn.go, prefetch.go, queue.go, authorize.go, collect.go,
+// sequencer.go, optimistic.go, permit.go, tx.go, commit.go. Below them is what they share: prefetched.go,
+// decisions.go, attached.go, index_read.go, index_cache.go, batch.go, request.go, tracing.go, config.go.
 package write

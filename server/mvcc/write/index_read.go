@@ -25,22 +25,7 @@ func (p *Pipeline) indexOf(ctx context.Context, key []byte) (indexEntry, error) 
 	return entries[0], nil
 }
 
-// loadIndex reads the index entries of those keys that are not cached, in one
-// multi-get.
-func (p *Pipeline) loadIndex(ctx context.Context, keys [][]byte) error {
-	loads := p.index.missing(keys)
-	if len(loads) == 0 {
-		return nil
-	}
-	names := make([]string, len(loads))
-	for i, l := range loads {
-		names[i] = l.key
-	}
-	entries, err := p.readIndex(ctx, names)
-	p.index.fill(loads, entries)
-	return err
-}
-
+// readIndex reads the index entries of keys in the table.
 func (p *Pipeline) readIndex(ctx context.Context, keys []string) ([]indexEntry, error) {
 	internal := make([][]byte, len(keys))
 	for i, k := range keys {
@@ -91,15 +76,22 @@ func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]ind
 	return entries, nil
 }
 
-// readKeys fills the index cache for keys. It returns no error: the evaluation reads what is
+// readKeys fills the index cache for keys, in one multi-get. It returns no error: the evaluation reads what is
 // missing, and reports errors.
 func (p *Pipeline) readKeys(ctx context.Context, keys [][]byte) {
-	if len(keys) == 0 {
+	loads := p.index.missing(keys)
+	if len(loads) == 0 {
 		return
+	}
+	names := make([]string, len(loads))
+	for i, l := range loads {
+		names[i] = l.key
 	}
 	bounded, cancel := context.WithTimeout(ctx, p.cfg.Limits.CommitTimeout)
 	defer cancel()
-	if err := p.loadIndex(bounded, keys); err != nil && ctx.Err() == nil {
+	entries, err := p.readIndex(bounded, names)
+	p.index.fill(loads, entries)
+	if err != nil && ctx.Err() == nil {
 		p.cfg.Log.Debug("prefetching index rows failed", "error", err)
 	}
 }

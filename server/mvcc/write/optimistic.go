@@ -30,14 +30,22 @@ func (o *optimism) assumeAbsent(n int) bool {
 	return n == 0 || o.allowed() || o.pause.Add(int64(-n)) < 0
 }
 
-// readCreates fills the index cache for the keys that requests expect to be absent. It returns
-// no error, see readKeys.
-func (p *Pipeline) readCreates(ctx context.Context, requests []*request) {
+// prefetchIndex fills the index cache for requests, except for the keys of requests of which assumeAbsent, which gets
+// their number, says that they may be assumed absent.
+func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request, assumeAbsent func(keys int) bool) {
 	var keys [][]byte
 	for _, r := range requests {
-		_, creates := r.indexKeys()
-		keys = append(keys, creates...)
+		known, creates := r.indexKeys()
+		keys = append(keys, known...)
+		if !assumeAbsent(len(creates)) {
+			keys = append(keys, creates...)
+		}
 	}
+	if len(keys) == 0 {
+		return
+	}
+	ctx, span := p.traceBatch(ctx, "prefetch", requests)
+	defer span.End()
 	p.readKeys(ctx, keys)
 }
 

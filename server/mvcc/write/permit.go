@@ -3,6 +3,8 @@ package write
 import (
 	"context"
 	"errors"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
 )
 
 // MayWriteLease implements auth.View. It ends the evaluation if a decision must be made first.
@@ -10,12 +12,15 @@ func (tx *Tx) MayWriteLease(ctx context.Context, id int64, who string, see func(
 	if _, exists := tx.Lease(id); !exists {
 		return nil
 	}
-	for k, c := range tx.batch.changed.All() {
+	var refused error
+	tx.batch.changed.All(func(c txn.Changed) bool {
 		if !c.Record.Tombstone && c.Record.Lease == id {
-			if err := see([]byte(k)); err != nil {
-				return err
-			}
+			refused = see(c.Record.Key)
 		}
+		return refused == nil
+	})
+	if refused != nil {
+		return refused
 	}
 	decisions := tx.batch.p.decisions
 	d, unchecked := decisions.find(decisionKey{id, who}, tx.batch.auth.Version)

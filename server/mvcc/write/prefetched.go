@@ -194,9 +194,8 @@ func (pre *Prefetch) recordChange(b *batch, c *txn.Change) {
 	if !pre.concerns(c) {
 		return
 	}
-	key := string(c.Record.Key)
 	changed, _ := b.changed.Get(c.Record.Key)
-	pre.changed[key], pre.sorted = changedKey{b.entry(key, changed), changed.Record}, nil
+	pre.changed[string(c.Record.Key)], pre.sorted = changedKey{b.entry(changed), changed.Record}, nil
 }
 
 // concerns reports whether c changes a key of a range, attaches a key to the lease, or changes a key that was
@@ -249,5 +248,16 @@ func (ps *prefetches) recordChanges(b *batch) {
 		for i := range b.changes {
 			pre.recordChange(b, &b.changes[i])
 		}
+	}
+}
+
+// Release ends a prefetch; nil is none. Its command must have been answered or abandoned.
+func (p *Pipeline) Release(pre *Prefetch) {
+	if pre == nil {
+		return
+	}
+	p.prefetches.remove(pre)
+	if pre.weight > 0 {
+		p.txnWeight.Release(pre.weight)
 	}
 }

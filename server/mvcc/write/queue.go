@@ -21,7 +21,10 @@ func (p *Pipeline) submit(ctx context.Context, as auth.Permit, cmd Command) resu
 	reserved := 0
 	defer func() { p.decisions.reserve(-reserved) }()
 	for {
-		res := p.traced(ctx, &request{cmd: cmd, as: as, since: time.Now(), done: make(chan result, 1)})
+		r := &request{cmd: cmd, as: as, since: time.Now(), done: make(chan result, 1)}
+		traced, end := p.traceRequest(ctx, r)
+		res := p.await(traced, r)
+		end(res.err)
 		if res.outcome != authorizeFirst {
 			return res
 		}

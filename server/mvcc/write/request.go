@@ -11,6 +11,27 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
+// Command is one unit of work of the pipeline: a transaction, a change of a lease, a
+// compaction. The sequencer evaluates commands one after the other.
+type Command interface {
+	// Evaluate decides the outcome against the newest state, and makes its changes in tx.
+	// On an error none of them are kept. It may run more than once, against newer states,
+	// before one outcome is committed.
+	Evaluate(ctx context.Context, tx *Tx) error
+}
+
+// Func is a Command that consists of its Evaluate.
+type Func func(ctx context.Context, tx *Tx) error
+
+// Evaluate implements Command.
+func (f Func) Evaluate(ctx context.Context, tx *Tx) error { return f(ctx, tx) }
+
+// Prefetched is a Command that may have a prefetch.
+type Prefetched interface {
+	Command
+	Prefetched() *Prefetch // nil: nothing
+}
+
 // request is a command on its way through the pipeline.
 type request struct {
 	cmd   Command

@@ -48,7 +48,7 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder
 	for attempt := 0; ; {
 		evaluating := time.Now()
 		if !assume {
-			p.readCreates(ctx, requests)
+			p.prefetchIndex(ctx, requests, func(int) bool { return false })
 		}
 		b := newBatch(p, assume)
 		results := p.evaluateAll(ctx, b, requests)

@@ -8,18 +8,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traced is await in a span, if the request is part of a sampled trace.
-func (p *Pipeline) traced(ctx context.Context, r *request) result {
+// traceRequest begins a span for r if it is part of a sampled trace. The caller calls end with the error of the
+// request.
+func (p *Pipeline) traceRequest(ctx context.Context, r *request) (traced context.Context, end func(error)) {
 	if p.cfg.Tracer == nil || !trace.SpanContextFromContext(ctx).IsSampled() {
-		return p.await(ctx, r)
+		return ctx, func(error) {}
 	}
-	ctx, r.span = p.cfg.Tracer.Start(ctx, "write")
-	defer r.span.End()
-	res := p.await(ctx, r)
-	if res.err != nil {
-		r.span.SetStatus(codes.Error, "") // errors may name keys
+	traced, r.span = p.cfg.Tracer.Start(ctx, "write")
+	return traced, func(err error) {
+		if err != nil {
+			r.span.SetStatus(codes.Error, "") // errors may name keys
+		}
+		r.span.End()
 	}
-	return res
 }
 
 // traceBatch begins a span for work that serves all of requests. It is part of the trace of

@@ -112,7 +112,7 @@ func (tx *Tx) stale(ctx context.Context, key []byte) error {
 
 // List implements txn.State.
 func (tx *Tx) List(ctx context.Context, kr mvcc.KeyRange, values bool, limit int64) ([]*coder.Record, error) {
-	return txn.ListOver(&tx.batch.changed, kr, limit, func(limit int64) (records []*coder.Record, err error) {
+	return tx.batch.changed.List(kr, limit, func(limit int64) (records []*coder.Record, err error) {
 		if r := tx.prefetch.rangeOf(kr, values); r != nil {
 			records = slices.Clone(tx.prefetch.current(r))
 		} else if records, err = tx.committed().List(ctx, kr.Span(), values, limit); err != nil {
@@ -204,11 +204,12 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 	for _, c := range pre.changed {
 		see(c.rec.Key, c.entry)
 	}
-	for _, c := range tx.batch.changed.All() {
+	tx.batch.changed.All(func(c txn.Changed) bool {
 		if !c.Record.Tombstone && c.Record.Lease == id {
 			held = append(held, c.Record)
 		}
-	}
+		return true
+	})
 	if len(held) > inOrder {
 		slices.SortFunc(held, func(x, y *coder.Record) int { return bytes.Compare(x.Key, y.Key) })
 	}

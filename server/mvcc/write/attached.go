@@ -38,26 +38,3 @@ func EachAttachment(ctx context.Context, store sqlstore.Store, r sqlstore.Range,
 	}
 	return nil
 }
-
-// PrefetchLease reads at most limit keys of lease id, those after the key after. The caller
-// must end the prefetch with Release. Errors: ctx's, the database's.
-func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, limit int) (*Prefetch, error) {
-	lease := &prefetchedLease{id: id}
-	pre := &Prefetch{lease: lease, changed: make(map[string]changedKey)}
-	p.prefetches.add(pre)
-	err := EachAttached(ctx, p.cfg.Store, id, after, limit+1, func(key []byte) error {
-		if lease.more = len(lease.keys) == limit; !lease.more {
-			lease.keys = append(lease.keys, key)
-		}
-		return nil
-	})
-	if err == nil {
-		pre.bases, err = p.entriesOf(ctx, lease.keys)
-	}
-	if err != nil {
-		p.Release(pre)
-		return nil, err
-	}
-	pre.keys = len(lease.keys)
-	return pre, nil
-}
