@@ -115,7 +115,7 @@ func (b *bed) expect(s *Stream, want ...string) {
 // queue has been.
 func (b *bed) nothing(s *Stream) {
 	b.t.Helper()
-	p, err := s.take()
+	p, err := s.next()
 	require.NoError(b.t, err)
 	if p != nil {
 		b.t.Fatalf("queued: %s", brief(&p.resp))

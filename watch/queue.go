@@ -268,8 +268,8 @@ func (q *queue) budgetBytes() int {
 	return q.budget.QueueBytes
 }
 
-// take moves the first response out of the queue, nil if there is none.
-func (q *queue) take() (*pending, error) {
+// next moves the first response out of the queue, nil if there is none.
+func (q *queue) next() (*pending, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

@@ -262,7 +262,7 @@ func (s *Stream) Next(ctx context.Context) (*Response, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		p, err := s.take()
+		p, err := s.next()
 		if err != nil {
 			return nil, err
 		}

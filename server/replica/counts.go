@@ -59,7 +59,7 @@ func (k *countsKeeper) keep(ctx context.Context, revisions int64) error {
 	r := k.l.replica
 	if !k.recalled {
 		var err error
-		k.stored, err = r.Reader.Recall(ctx)
+		k.stored, err = r.Reader.LoadCounts(ctx)
 		if errors.Is(err, coder.ErrMalformed) {
 			r.log.Warn("the stored counts of keys are of no use, counting again", "error", err)
 		} else if err != nil {

@@ -391,7 +391,7 @@ func TestRecallReadsOnWhileKeysAreCreated(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if stored, err := p.nodes[1].Reader.Recall(t.Context()); err != nil || stored == 0 || created != 10 {
+	if stored, err := p.nodes[1].Reader.LoadCounts(t.Context()); err != nil || stored == 0 || created != 10 {
 		t.Fatalf("%d keys were created, the counts row is of %d, %v", created, stored, err)
 	}
 	res, err := p.nodes[1].Reader.Range(t.Context(), auth.System, countOf("k", "l", 0), false)

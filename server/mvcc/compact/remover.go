@@ -134,8 +134,8 @@ func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (r
 	}
 }
 
-// note records an attempt to remove rows, after which those of a compaction at done are removed.
-func (r *Remover) note(done int64, err error) {
+// recordAttempt records an attempt to remove rows, after which those of a compaction at done are removed.
+func (r *Remover) recordAttempt(done int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done, r.failure = max(r.done, done), err
@@ -157,13 +157,13 @@ func (r *Remover) Run(ctx context.Context) {
 			rev := r.cfg.Revision()
 			err := r.removeUpTo(ctx, rev)
 			if err == nil {
-				r.note(rev, nil)
+				r.recordAttempt(rev, nil)
 				break
 			}
 			if ctx.Err() != nil {
 				return
 			}
-			r.note(-1, err)
+			r.recordAttempt(-1, err)
 			r.cfg.Metrics.errors.Inc()
 			r.cfg.Logger.Warn("removing compacted rows failed, trying again", "revision", rev, "error", err)
 			if retry.Database.Wait(ctx, failures) != nil {
@@ -265,7 +265,7 @@ func (r *Remover) remove(ctx context.Context, g *garbage) error {
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
-	r.note(-1, nil)
+	r.recordAttempt(-1, nil)
 	r.cfg.Metrics.rows.Add(float64(rows))
 	*g = garbage{claim: g.claim + 1}
 	return retry.Sleep(ctx, min(time.Since(started), maxRest))

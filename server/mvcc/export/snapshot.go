@@ -164,7 +164,7 @@ func (c *versionScan) run(ctx context.Context) error {
 	if err := c.holdBack(ctx); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	return c.finish(ctx)
 }
 
 func (c *versionScan) add(ctx context.Context, rec *coder.Record) error {
@@ -194,11 +194,11 @@ func (c *versionScan) holdBack(ctx context.Context) error {
 	if len(c.unsettled) < unsettledRows && c.bytes < unsettledBytes {
 		return nil
 	}
-	return c.settle(ctx)
+	return c.finish(ctx)
 }
 
-// settle emits the versions that are held back, except for those that compaction has removed.
-func (c *versionScan) settle(ctx context.Context) error {
+// finish emits the versions that are held back, except for those that compaction has removed.
+func (c *versionScan) finish(ctx context.Context) error {
 	gone, err := c.gone(ctx)
 	if err != nil {
 		return err

@@ -109,19 +109,19 @@ func (v *View) deltasAfter(rev int64) []delta {
 	return v.deltas[first:]
 }
 
-// Rest is what a Count left to be counted: keys that no whole piece counts.
-type Rest struct {
+// Remainder is what a Count left to be counted: keys that no whole piece counts.
+type Remainder struct {
 	coder.Span
 	Within  bool // they are a part of a piece that is not too large
 	Follows bool // a piece ends where they start
 }
 
 // countPieces adds up the pieces at the beginning of span, as Count does.
-func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Rest, ok bool) {
+func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Remainder, ok bool) {
 	if rev < v.low {
 		return 0, nil, false
 	}
-	at, rest := span.Start, &Rest{Span: span}
+	at, rest := span.Start, &Remainder{Span: span}
 	for p := range v.pieces.overlapping(span) {
 		if coder.EndBefore(at, p.span.Start) { // a gap
 			rest.End = p.span.Start

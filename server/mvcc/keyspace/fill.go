@@ -62,8 +62,8 @@ func (v *View) begin(f *Fill) *Fill {
 	return f
 }
 
-// note keeps a change for the fills under way.
-func (v *View) note(r *coder.Record) {
+// recordChange keeps a change for the fills under way.
+func (v *View) recordChange(r *coder.Record) {
 	if v.fills == 0 {
 		return
 	}

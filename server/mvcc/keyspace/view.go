@@ -121,7 +121,7 @@ func (v *View) Apply(events []*watch.Event) {
 
 func (v *View) apply(e *watch.Event) {
 	v.applyCount(e)
-	v.note(e.Record)
+	v.recordChange(e.Record)
 	old, kept := v.applySegment(e.Record)
 	single := v.records[string(e.Record.Key)]
 	if e.PrevRevision > 0 && e.Prev == nil {
@@ -250,7 +250,7 @@ func (v *View) gap(span coder.Span, rev int64, detail Detail) coder.Span {
 // Count returns how many keys of span, or of its beginning, there were at revision rev.
 // rest is what is left to be counted, nil if nothing is. ok is false if rev is too old to
 // be counted in memory.
-func (v *View) Count(span coder.Span, rev int64) (n int64, rest *Rest, ok bool) {
+func (v *View) Count(span coder.Span, rev int64) (n int64, rest *Remainder, ok bool) {
 	if span.Empty() {
 		return 0, nil, true
 	}
@@ -267,7 +267,7 @@ func (v *View) Count(span coder.Span, rev int64) (n int64, rest *Rest, ok bool) 
 	return n, rest, ok
 }
 
-func (v *View) count(span coder.Span, rev int64) (n int64, rest *Rest, ok bool) {
+func (v *View) count(span coder.Span, rev int64) (n int64, rest *Remainder, ok bool) {
 	if n, ok := v.countSegments(span, rev); ok {
 		return n, nil, true
 	}

@@ -91,7 +91,7 @@ func (w *childWalk) run(ctx context.Context) error {
 		var next []byte
 		err := w.read.Scan(ctx, left, false, want, func(records []*coder.Record) bool {
 			for _, rec := range records {
-				next = w.take(rec)
+				next = w.add(rec)
 				last := w.out.Children[len(w.out.Children)-1]
 				if last.Record == nil || len(w.out.Children) == w.q.Limit {
 					return false
@@ -107,9 +107,9 @@ func (w *childWalk) run(ctx context.Context) error {
 	return nil
 }
 
-// take adds the child that rec belongs to, and returns where the next one begins: nil
+// add adds the child that rec belongs to, and returns where the next one begins: nil
 // after all keys.
-func (w *childWalk) take(rec *coder.Record) (next []byte) {
+func (w *childWalk) add(rec *coder.Record) (next []byte) {
 	n := len(w.q.Prefix)
 	if i := bytes.IndexByte(rec.Key[n:], w.q.Delimiter); i >= 0 {
 		name := rec.Key[:n+i+1]

@@ -26,16 +26,16 @@ func (c *pieceCount) run(ctx context.Context, span coder.Span) (ok bool, err err
 		if c.n += n; !ok || rest == nil {
 			return ok, nil
 		}
-		span.Start, err = c.countRest(ctx, rest)
+		span.Start, err = c.countRemainder(ctx, rest)
 		if err != nil || span.Start == nil || span.Empty() {
 			return err == nil, err
 		}
 	}
 }
 
-// countRest counts the beginning of rest and returns where to continue: at its start
+// countRemainder counts the beginning of rest and returns where to continue: at its start
 // again if the view knows it now.
-func (c *pieceCount) countRest(ctx context.Context, rest *keyspace.Rest) (next []byte, err error) {
+func (c *pieceCount) countRemainder(ctx context.Context, rest *keyspace.Remainder) (next []byte, err error) {
 	upTo := rest.End
 	if !rest.Within { // else it is smaller than a piece may become
 		if c.large { // concurrent requests probably count the same
@@ -67,7 +67,7 @@ func (c *pieceCount) countRest(ctx context.Context, rest *keyspace.Rest) (next [
 
 // enter waits until no other request counts pieces, and takes up the stored counts. leave is
 // nil if the beginning of rest is counted now.
-func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Rest) (leave func(), err error) {
+func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Remainder) (leave func(), err error) {
 	counting := c.read.reader.counting
 	select {
 	case counting <- struct{}{}:
@@ -75,7 +75,7 @@ func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Rest) (leave func
 		return nil, ctx.Err()
 	}
 	leave = func() { <-counting }
-	if err := c.read.reader.recall(ctx); err != nil {
+	if err := c.read.reader.tryLoadCounts(ctx); err != nil {
 		leave()
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (s *rangeStreamer) run(ctx context.Context) error {
 	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly, want, func(records []*coder.Record) bool {
 		s.q.Strip(records)
 		for _, rec := range records {
-			if !s.take(ctx, rec) {
+			if !s.add(ctx, rec) {
 				return false
 			}
 		}
@@ -144,7 +144,7 @@ func (s *rangeStreamer) runSorted(ctx context.Context, want int64) error {
 	res := &mvcc.RangeResult{}
 	s.q.Finish(res, all)
 	for _, rec := range res.Records {
-		if !s.take(ctx, rec) {
+		if !s.add(ctx, rec) {
 			return s.err
 		}
 	}
@@ -152,8 +152,8 @@ func (s *rangeStreamer) runSorted(ctx context.Context, want int64) error {
 	return s.count(ctx)
 }
 
-// take adds one record, sending the chunk before if it is full.
-func (s *rangeStreamer) take(ctx context.Context, rec *coder.Record) bool {
+// add adds one record, sending the chunk before if it is full.
+func (s *rangeStreamer) add(ctx context.Context, rec *coder.Record) bool {
 	if s.q.Limit > 0 && s.sent == s.q.Limit {
 		s.last.More = true
 		return false

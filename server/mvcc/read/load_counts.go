@@ -8,33 +8,33 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// recallTries is how often the log is read on while keys are created faster than that.
-const recallTries = 5
+// loadTries is how often the log is read on while keys are created faster than that.
+const loadTries = 5
 
-// Recall gives the view the counts of the counts row, unless it has some. It returns the
+// LoadCounts gives the view the counts of the counts row, unless it has some. It returns the
 // revision of the row, 0 if there is none that is of use. Errors: coder.ErrMalformed, ctx's,
 // the database's.
-func (r *Reader) Recall(ctx context.Context) (int64, error) {
+func (r *Reader) LoadCounts(ctx context.Context) (int64, error) {
 	select {
 	case r.counting <- struct{}{}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 	defer func() { <-r.counting }()
-	return r.recallCounts(ctx)
+	return r.loadCounts(ctx)
 }
 
-// recall is Recall for a caller that has the token of counting. A row that cannot be read is
+// tryLoadCounts is LoadCounts for a caller that has the token of counting. A row that cannot be read is
 // none.
-func (r *Reader) recall(ctx context.Context) error {
-	_, err := r.recallCounts(ctx)
+func (r *Reader) tryLoadCounts(ctx context.Context) error {
+	_, err := r.loadCounts(ctx)
 	if errors.Is(err, coder.ErrMalformed) {
 		return nil
 	}
 	return err
 }
 
-func (r *Reader) recallCounts(ctx context.Context) (stored int64, err error) {
+func (r *Reader) loadCounts(ctx context.Context) (stored int64, err error) {
 	if r.view.Stats().Pieces > 0 {
 		return 0, nil
 	}
@@ -53,7 +53,7 @@ func (r *Reader) recallCounts(ctx context.Context) (stored int64, err error) {
 	if err := r.node.Await(ctx, stored); err != nil {
 		return 0, err
 	}
-	for range recallTries {
+	for range loadTries {
 		now := r.node.Revision()
 		if now-stored > max(maxCountRoll, counts.Keys()) {
 			return 0, nil // counting them again is faster
