@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -42,8 +41,7 @@ func TestBackupUnderWrites(t *testing.T) {
 		}
 		n := startNode(t, "--datastore", datastore)
 		c := n.client(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
+		ctx := testContext(t)
 		value := string(bytes.Repeat([]byte("v"), 1<<20))
 		for i := range large >> 20 {
 			_, err := c.Put(ctx, fmt.Sprintf("large/%d", i), value)
@@ -86,8 +84,7 @@ func TestBackupUnderWrites(t *testing.T) {
 		for during := int64(0); during == 0; { // until clients have written while it ran
 			require.NoError(t, os.RemoveAll(file))
 			before := written.Load()
-			a = execute(t, "backup", file, "--datastore", datastore, "-o", "json")
-			require.Zero(t, a.code, a.stderr)
+			a = succeed(t, "backup", file, "--datastore", datastore, "-o", "json")
 			during = written.Load() - before
 		}
 		close(stop)
@@ -103,8 +100,7 @@ func TestBackupUnderWrites(t *testing.T) {
 
 		copied := sqliteURL(t)
 		// Without the hash, restore checks that no revision is missing.
-		a = execute(t, "restore", file, "--datastore", copied, "--skip-hash-check")
-		require.Zero(t, a.code, a.stderr)
+		a = succeed(t, "restore", file, "--datastore", copied, "--skip-hash-check")
 		require.Contains(t, a.stdout, "roles 1")
 		require.Contains(t, a.stdout, "leases      1")
 		restored := startNode(t, "--datastore", copied)
@@ -127,8 +123,7 @@ func TestBackupUnderWrites(t *testing.T) {
 		require.Zero(t, n.stop())
 
 		// The server need not run.
-		a = execute(t, "backup", filepath.Join(directory, "later.db"), "--datastore", datastore)
-		require.Zero(t, a.code, a.stderr)
+		a = succeed(t, "backup", filepath.Join(directory, "later.db"), "--datastore", datastore)
 		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", newest))
 	})
 }
@@ -142,7 +137,7 @@ func TestBackupIsRefused(t *testing.T) {
 	}
 	datastore := sqliteURL(t)
 	refused(datastore, "the file does not exist")
-	require.Zero(t, execute(t, "migrate", "up", "--datastore", datastore).code)
+	succeed(t, "migrate", "up", "--datastore", datastore)
 	refused(datastore, "the database is empty")
 	requireOnly(t, directory)
 
@@ -191,15 +186,13 @@ func TestInterruptedBackupLeavesNoFile(t *testing.T) {
 	require.Equal(t, "half", string(kept))
 }
 
-// TestBackupNeedsTheRightToReadOnly, so that a job for backups can have a user of its own.
+// TestBackupNeedsTheRightToReadOnly, so that a job for backups can have a separate user.
 func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
 	database := enginetest.Database(t)
 	n := startNode(t, "--datastore", database)
-	_, err := n.client(t).Put(t.Context(), "k", "v")
-	require.NoError(t, err)
+	n.put(t, "k", "v")
 	require.Zero(t, n.stop())
 	file := filepath.Join(t.TempDir(), "backup.db")
-	a := execute(t, "backup", file, "--datastore", newUser(t, database, "SELECT"))
-	require.Zero(t, a.code, a.stderr)
+	a := succeed(t, "backup", file, "--datastore", newUser(t, database, "SELECT"))
 	require.Contains(t, a.stdout, "revision    2")
 }

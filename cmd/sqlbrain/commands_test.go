@@ -20,8 +20,7 @@ import (
 )
 
 func TestVersion(t *testing.T) {
-	a := execute(t, "version", "--output=json")
-	require.Zero(t, a.code)
+	a := succeed(t, "version", "--output=json")
 	var v map[string]string
 	require.NoError(t, json.Unmarshal([]byte(a.stdout), &v))
 	require.Equal(t, server.EtcdVersion, v["etcd"])
@@ -88,10 +87,9 @@ func TestSQLiteFileOfARunningServerIsNotChanged(t *testing.T) {
 	require.Zero(t, a.code, a.stdout)
 	require.Equal(t, doctor.OK, found["rows"].Status)
 
-	_, err := n.client(t).Put(t.Context(), "k", "v")
-	require.NoError(t, err, "the server goes on")
+	n.put(t, "k", "v")
 	require.Zero(t, n.stop())
-	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+	succeed(t, "migrate", "up", "--datastore", raw)
 }
 
 // examined runs doctor and returns its findings by check.
@@ -123,8 +121,7 @@ func TestCommandsThatLookLeaveAnSQLiteFileAsItIs(t *testing.T) {
 	require.Zero(t, a.code, a.stderr)
 	require.Contains(t, found["journal"].Detail, "journal_mode is delete")
 	require.Equal(t, doctor.Warn, found["schema"].Status)
-	a = execute(t, "migrate", "version", "--datastore", raw)
-	require.Zero(t, a.code, a.stderr)
+	succeed(t, "migrate", "version", "--datastore", raw)
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(before, after))
@@ -137,7 +134,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	require.Equal(t, doctor.Warn, found["reachable"].Status)
 	require.NoFileExists(t, strings.TrimPrefix(raw, "sqlite://"))
 
-	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+	succeed(t, "migrate", "up", "--datastore", raw)
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
 	for _, check := range []string{"reachable", "version", "journal", "durability", "size", "schema", "privileges",
@@ -177,7 +174,7 @@ func TestDoctorOnMySQL(t *testing.T) {
 	require.Equal(t, doctor.OK, found["create"].Status)
 	require.NotContains(t, found, "privileges", "there is no table to try them on")
 
-	require.Zero(t, execute(t, "migrate", "up", "--datastore", raw).code)
+	succeed(t, "migrate", "up", "--datastore", raw)
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code, a.stdout)
 	for _, check := range []string{"reachable", "version", "schema", "privileges", "create", "writable", "sql_mode",
@@ -221,7 +218,7 @@ func TestServeGivesTheAdviceOfDoctor(t *testing.T) {
 		a, found := examined(t, "--datastore", raw)
 		require.Equal(t, 1, a.code, name)
 		require.Contains(t, found["reachable"].Advice, "check host, port and network", name)
-		served := execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", raw)
+		served := serve(t, "--datastore", raw)
 		require.Equal(t, 1, served.code, name)
 		require.Contains(t, served.stderr, found["reachable"].Advice, name)
 	}

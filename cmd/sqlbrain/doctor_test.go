@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"testing"
 
@@ -16,34 +15,32 @@ import (
 // TestDoctorOnEachProduct: a server as it should be has no findings about what
 // makes it safe, and each fault is found on the real one.
 func TestDoctorOnEachProduct(t *testing.T) {
-	for _, p := range enginetest.Products() {
-		t.Run(string(p), func(t *testing.T) {
-			server := p.StartServer(t)
-			raw := newUser(t, server.URL(), "ALL PRIVILEGES")
+	onProducts(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		raw := newUser(t, server.URL(), "ALL PRIVILEGES")
+		_, found := examined(t, "--datastore", raw)
+		for _, check := range []string{"durability", "flushes", "route", "timeouts"} {
+			require.Equal(t, doctor.OK, found[check].Status, "%+v", found[check])
+		}
+		for _, fault := range []struct{ set, check, undo string }{
+			{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", "durability", "SET GLOBAL innodb_flush_log_at_trx_commit = 1"},
+			{"SET GLOBAL wait_timeout = 20", "timeouts", "SET GLOBAL wait_timeout = 28800"},
+			{"SET GLOBAL max_execution_time = 500", "timeouts", "SET GLOBAL max_execution_time = 0"},
+			{"SET GLOBAL max_statement_time = 0.5", "timeouts", "SET GLOBAL max_statement_time = 0"},
+		} {
+			if p == enginetest.MySQL && fault.set == "SET GLOBAL max_statement_time = 0.5" || p != enginetest.MySQL &&
+				fault.set == "SET GLOBAL max_execution_time = 500" {
+				continue // the other's
+			}
+			enginetest.Exec(t, server.URL(), fault.set)
 			_, found := examined(t, "--datastore", raw)
-			for _, check := range []string{"durability", "flushes", "route", "timeouts"} {
-				require.Equal(t, doctor.OK, found[check].Status, "%+v", found[check])
-			}
-			for _, fault := range []struct{ set, check, undo string }{
-				{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", "durability", "SET GLOBAL innodb_flush_log_at_trx_commit = 1"},
-				{"SET GLOBAL wait_timeout = 20", "timeouts", "SET GLOBAL wait_timeout = 28800"},
-				{"SET GLOBAL max_execution_time = 500", "timeouts", "SET GLOBAL max_execution_time = 0"},
-				{"SET GLOBAL max_statement_time = 0.5", "timeouts", "SET GLOBAL max_statement_time = 0"},
-			} {
-				if p == enginetest.MySQL && fault.set == "SET GLOBAL max_statement_time = 0.5" || p != enginetest.MySQL &&
-					fault.set == "SET GLOBAL max_execution_time = 500" {
-					continue // the other's
-				}
-				enginetest.Exec(t, server.URL(), fault.set)
-				_, found := examined(t, "--datastore", raw)
-				require.Equal(t, doctor.Warn, found[fault.check].Status, "%s: %+v", fault.set, found[fault.check])
-				enginetest.Exec(t, server.URL(), fault.undo)
-			}
-		})
-	}
+			require.Equal(t, doctor.Warn, found[fault.check].Status, "%s: %+v", fault.set, found[fault.check])
+			enginetest.Exec(t, server.URL(), fault.undo)
+		}
+	})
 }
 
-// TestTheConsoleShowsWhatDoctorFinds: in the process that serves the database, which goes on serving.
+// TestTheConsoleShowsWhatDoctorFinds: in the process that serves the database, which continues.
 func TestTheConsoleShowsWhatDoctorFinds(t *testing.T) {
 	for name, database := range map[string]func(t *testing.T) string{
 		"SQLite": func(t *testing.T) string { return sqliteURL(t) },
@@ -53,13 +50,9 @@ func TestTheConsoleShowsWhatDoctorFinds(t *testing.T) {
 			raw := database(t)
 			n := startNode(t, "serve", "--console", "--datastore", raw)
 			for i := range 3 {
-				_, err := n.client(t).Put(t.Context(), "k", fmt.Sprint(i))
-				require.NoError(t, err)
-				resp, err := http.Get(n.endpoint + "/ui/api/doctor")
-				require.NoError(t, err)
+				n.put(t, "k", fmt.Sprint(i))
 				var got struct{ Findings []doctor.Finding }
-				require.NoError(t, json.NewDecoder(resp.Body).Decode(&got))
-				require.NoError(t, resp.Body.Close())
+				require.NoError(t, json.Unmarshal([]byte(body(t, n.endpoint+"/ui/api/doctor")), &got))
 				_, found := examined(t, "--datastore", raw)
 				require.Len(t, got.Findings, len(found))
 				for _, f := range got.Findings {
@@ -72,8 +65,8 @@ func TestTheConsoleShowsWhatDoctorFinds(t *testing.T) {
 	}
 }
 
-// TestDoctorOnSemiSynchronousReplication: MariaDB has it built in. Nobody
-// replicates here, which is the first thing to be found.
+// TestDoctorOnSemiSynchronousReplication: MariaDB has it built in. No
+// server replicates here, which is the first finding.
 func TestDoctorOnSemiSynchronousReplication(t *testing.T) {
 	server := enginetest.MariaDB.StartServer(t)
 	enginetest.Exec(t, server.URL(), "SET GLOBAL rpl_semi_sync_master_enabled = ON")

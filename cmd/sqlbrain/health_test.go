@@ -14,8 +14,7 @@ import (
 
 func TestHealthOfARunningServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t))
-	a := execute(t, "health", "--listen-client-urls", n.endpoint)
-	require.Zero(t, a.code, a.stderr)
+	a := succeed(t, "health", "--listen-client-urls", n.endpoint)
 	require.Contains(t, a.stdout, n.endpoint+" is healthy, took ")
 	require.Empty(t, a.stderr)
 
@@ -33,8 +32,7 @@ func TestHealthOfARunningServer(t *testing.T) {
 func TestHealthAsksEveryURL(t *testing.T) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "s")
 	startNode(t, "--datastore", sqliteURL(t), "--listen-peer-urls=", "--listen-client-urls="+socket)
-	a := execute(t, "health", "--listen-client-urls="+socket)
-	require.Zero(t, a.code, a.stderr)
+	succeed(t, "health", "--listen-client-urls="+socket)
 	gone := "unix://" + filepath.Join(t.TempDir(), "gone")
 	execute(t, "health", "--listen-client-urls="+socket+","+gone).requireRefused(t, gone, "is not healthy")
 }
@@ -75,7 +73,7 @@ func TestHealthCallsTheServerByANameItKnows(t *testing.T) {
 			continue
 		}
 		require.Zero(t, a.code, a.stderr)
-		require.Zero(t, execute(t, "health", "--listen-client-urls", n.endpoint, "--host-whitelist", names).code)
+		succeed(t, "health", "--listen-client-urls", n.endpoint, "--host-whitelist", names)
 	}
 }
 
@@ -83,7 +81,7 @@ func TestHealthCallsTheServerByANameItKnows(t *testing.T) {
 func TestHealthFailsWithoutTheDatabase(t *testing.T) {
 	s := enginetest.StartServer(t)
 	n := startNode(t, "--datastore", s.URL())
-	require.Zero(t, execute(t, "health", "--listen-client-urls", n.endpoint).code)
+	succeed(t, "health", "--listen-client-urls", n.endpoint)
 	s.Pause()
 	eventually.True(t, "the node to be unhealthy", func() bool {
 		a := execute(t, "health", "--timeout=1s", "--listen-client-urls", n.endpoint)

@@ -63,8 +63,7 @@ func TestShellsCompleteValues(t *testing.T) {
 		{[]string{"serve", "--data-dir", ""}, ":16\n"},
 		{[]string{"serve", "--name", ""}, ":4\n"},
 	} {
-		a := execute(t, append([]string{cobra.ShellCompNoDescRequestCmd}, c.args...)...)
-		require.Zero(t, a.code)
+		a := succeed(t, append([]string{cobra.ShellCompNoDescRequestCmd}, c.args...)...)
 		require.Equal(t, c.want, a.stdout, "%q", c.args)
 	}
 }

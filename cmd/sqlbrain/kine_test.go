@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -64,8 +65,7 @@ func TestCommandLineOfKine(t *testing.T) {
 		require.Equal(t, want, strings.Join(commandLine(strings.Fields(line)), " "), line)
 	}
 	require.Empty(t, commandLine(nil))
-	a := execute(t, "kine", "--version")
-	require.Zero(t, a.code)
+	a := succeed(t, "kine", "--version")
 	require.Contains(t, a.stdout, "kine (sqlbrain ")
 	execute(t, "kine", "now").requireRefused(t, `unknown command "now"`)
 	execute(t, "kine", "--endpiont=x").requireRefused(t, "did you mean --endpoint?")
@@ -77,8 +77,7 @@ func TestCommandLineOfKine(t *testing.T) {
 func TestKineOverSQLite(t *testing.T) {
 	t.Chdir(t.TempDir())
 	n := startKine(t, "")
-	_, err := n.client(t).Put(t.Context(), "k", "v")
-	require.NoError(t, err)
+	n.put(t, "k", "v")
 	require.FileExists(t, "db/state.db")
 	info, err := os.Stat(strings.TrimPrefix(n.endpoint, "unix://"))
 	require.NoError(t, err)
@@ -100,68 +99,60 @@ func TestKineOverSQLite(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Body.Close())
 	require.Equal(t, http.StatusOK, r.StatusCode)
-	require.Zero(t, execute(t, "health", "--listen-client-urls", n.endpoint).code)
+	succeed(t, "health", "--listen-client-urls", n.endpoint)
 	require.Zero(t, n.stop())
 	require.NoFileExists(t, strings.TrimPrefix(n.endpoint, "unix://"))
 }
 
 // TestKinesReplicas: two processes with the command line and the grants of Kamaji are one cluster.
 func TestKinesReplicas(t *testing.T) {
-	for _, product := range enginetest.Products() {
-		t.Run(string(product), func(t *testing.T) {
-			endpoint := kineEndpoint(t, newUser(t, product.Database(t), kineGrants))
-			n1, n2 := startKine(t, endpoint), startKine(t, endpoint)
-			for _, n := range []*node{n1, n2} {
-				_, err := n.client(t).Put(t.Context(), "k", n.endpoint)
-				require.NoError(t, err)
-				members, err := n.client(t).MemberList(t.Context())
-				require.NoError(t, err)
-				require.Len(t, members.Members, 2)
-			}
-			got, err := n1.client(t).Get(t.Context(), "k")
+	onProducts(t, func(t *testing.T, product enginetest.Product) {
+		endpoint := kineEndpoint(t, newUser(t, product.Database(t), kineGrants))
+		n1, n2 := startKine(t, endpoint), startKine(t, endpoint)
+		for _, n := range []*node{n1, n2} {
+			n.put(t, "k", n.endpoint)
+			members, err := n.client(t).MemberList(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, n2.endpoint, string(got.Kvs[0].Value))
-			require.Zero(t, n1.stop())
-			members, err := n2.client(t).MemberList(t.Context())
-			require.NoError(t, err)
-			require.Len(t, members.Members, 1, "its name may not come back")
-			_, err = n2.client(t).Delete(t.Context(), "k")
-			require.NoError(t, err)
-			_, err = n2.client(t).Compact(t.Context(), got.Header.Revision)
-			require.NoError(t, err)
-		})
-	}
+			require.Len(t, members.Members, 2)
+		}
+		got, err := n1.client(t).Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, n2.endpoint, string(got.Kvs[0].Value))
+		require.Zero(t, n1.stop())
+		members, err := n2.client(t).MemberList(t.Context())
+		require.NoError(t, err)
+		require.Len(t, members.Members, 1, "its name may not come back")
+		_, err = n2.client(t).Delete(t.Context(), "k")
+		require.NoError(t, err)
+		_, err = n2.client(t).Compact(t.Context(), got.Header.Revision)
+		require.NoError(t, err)
+	})
 }
 
 func TestKineCreatesItsDatabase(t *testing.T) {
-	for _, product := range enginetest.Products() {
-		t.Run(string(product), func(t *testing.T) {
-			rootURL := product.Database(t)
-			u, err := url.Parse(rootURL)
-			require.NoError(t, err)
-			u.Path += "_`new"
-			name := strings.TrimPrefix(u.Path, "/")
-			t.Cleanup(func() { enginetest.Exec(t, rootURL, "DROP DATABASE `"+strings.ReplaceAll(name, "`", "``")+"`") })
-			n := startKine(t, kineEndpoint(t, u.String()))
-			require.NotNil(t, n.log.await("created the database"))
-			_, err = n.client(t).Put(t.Context(), "k", "v")
-			require.NoError(t, err)
-			require.Zero(t, n.stop())
-			n = startKine(t, kineEndpoint(t, u.String()))
-			got, err := n.client(t).Get(t.Context(), "k")
-			require.NoError(t, err)
-			require.Len(t, got.Kvs, 1)
-			require.NotContains(t, n.log.String(), "created the database")
+	onProducts(t, func(t *testing.T, product enginetest.Product) {
+		rootURL := product.Database(t)
+		u, err := url.Parse(rootURL)
+		require.NoError(t, err)
+		u.Path += "_`new"
+		name := strings.TrimPrefix(u.Path, "/")
+		t.Cleanup(func() { enginetest.Exec(t, rootURL, "DROP DATABASE `"+strings.ReplaceAll(name, "`", "``")+"`") })
+		n := startKine(t, kineEndpoint(t, u.String()))
+		require.NotNil(t, n.log.await("created the database"))
+		n.put(t, "k", "v")
+		require.Zero(t, n.stop())
+		n = startKine(t, kineEndpoint(t, u.String()))
+		got, err := n.client(t).Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 1)
+		require.NotContains(t, n.log.String(), "created the database")
 
-			u.Path += "2"
-			limited, err := url.Parse(newUser(t, rootURL, kineGrants))
-			require.NoError(t, err)
-			limited.Path = u.Path
-			execute(t, "kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0", "--endpoint",
-				kineEndpoint(t, limited.String())).
-				requireRefused(t, "denied")
-		})
-	}
+		u.Path += "2"
+		limited, err := url.Parse(newUser(t, rootURL, kineGrants))
+		require.NoError(t, err)
+		limited.Path = u.Path
+		serveKineRefused(t, kineEndpoint(t, limited.String()), "denied")
+	})
 }
 
 // Tables as kine 0.16 makes and fills them.
@@ -187,15 +178,21 @@ func onKinesTable(t *testing.T, f func(t *testing.T, endpoint string, exec func(
 		sqliteExec(t, database, kineTable...)
 		f(t, database, func(statements ...string) { sqliteExec(t, database, statements...) })
 	})
-	for _, product := range enginetest.Products() {
-		t.Run(string(product), func(t *testing.T) {
-			t.Parallel()
-			database := product.Database(t)
-			enginetest.Exec(t, database, kineTable...)
-			f(t, kineEndpoint(t, newUser(t, database, kineGrants)),
-				func(statements ...string) { enginetest.Exec(t, database, statements...) })
-		})
+	onProducts(t, func(t *testing.T, product enginetest.Product) {
+		t.Parallel()
+		database := product.Database(t)
+		enginetest.Exec(t, database, kineTable...)
+		f(t, kineEndpoint(t, newUser(t, database, kineGrants)),
+			func(statements ...string) { enginetest.Exec(t, database, statements...) })
+	})
+}
+
+// summaries are keys with their values, their revisions and their leases.
+func summaries(kvs []*mvccpb.KeyValue) (out []string) {
+	for _, kv := range kvs {
+		out = append(out, fmt.Sprintf("%s=%s %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease))
 	}
+	return out
 }
 
 func TestKinesKeysAreImported(t *testing.T) {
@@ -206,13 +203,9 @@ func TestKinesKeysAreImported(t *testing.T) {
 		got, err := c.Get(t.Context(), "", clientv3.WithFromKey())
 		require.NoError(t, err)
 		require.EqualValues(t, 8, got.Header.Revision)
-		var keys []string
-		for _, kv := range got.Kvs {
-			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision,
-				kv.Version, kv.Lease))
-		}
-		require.Equal(t, []string{"/registry/a=new 3 5 2 0", "/registry/events/e=e 8 8 1 3600",
-			"/registry/health={} 2 2 1 0"}, keys)
+		require.Equal(t, []string{"/registry/a=new 3 5 0", "/registry/events/e=e 8 8 3600", "/registry/health={} 2 2 0"},
+			summaries(got.Kvs))
+		require.EqualValues(t, 2, got.Kvs[0].Version)
 		_, err = c.Get(t.Context(), "/registry/a", clientv3.WithRev(7))
 		require.ErrorContains(t, err, "compacted")
 		left, err := c.TimeToLive(t.Context(), 3600, clientv3.WithAttachedKeys())
@@ -223,8 +216,7 @@ func TestKinesKeysAreImported(t *testing.T) {
 
 		exec("SELECT name_in_sqlbrain FROM kine") // kine finds no column of the old name
 		revert := []string{"kine", "--revert", "--endpoint", endpoint}
-		a := execute(t, revert...)
-		require.Zero(t, a.code, a.stderr)
+		succeed(t, revert...)
 		execute(t, revert...).requireRefused(t, "no table of kine whose keys were imported")
 		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (9, '/registry/c', 1, 0, 0, 0, 0, 'c')")
 
@@ -250,20 +242,15 @@ func TestKinesKeysAreImported(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n.stop())
 		execute(t, "kine", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "--revert")
-		a = execute(t, append(revert, "--keep-writes")...)
-		require.Zero(t, a.code, a.stderr)
+		succeed(t, append(revert, "--keep-writes")...)
 		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (17, '/registry/g', 1, 0, 0, 0, 0, 'g')")
 		n = startKine(t, endpoint)
 		got, err = n.client(t).Get(t.Context(), "", clientv3.WithFromKey())
 		require.NoError(t, err)
 		require.EqualValues(t, 17, got.Header.Revision)
-		keys = nil
-		for _, kv := range got.Kvs {
-			keys = append(keys, fmt.Sprintf("%s=%s %d %d %d", kv.Key, kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease))
-		}
 		require.Equal(t, []string{"/registry/c=d 9 10 0", "/registry/d=1 11 11 0", "/registry/e=2 15 15 0",
 			"/registry/events/e=e 8 8 3600", "/registry/f=3 12 12 70",
-			"/registry/g=g 17 17 0", "/registry/health={} 2 2 0"}, keys)
+			"/registry/g=g 17 17 0", "/registry/health={} 2 2 0"}, summaries(got.Kvs))
 		require.Zero(t, n.stop())
 	})
 }
@@ -304,15 +291,13 @@ func TestStoreWithoutATableOfKines(t *testing.T) {
 		_, err := n.client(t).Get(t.Context(), "k") // it leads
 		require.NoError(t, err)
 		require.Zero(t, n.stop())
-		a := execute(t, revert...) // nothing was written
-		require.Zero(t, a.code, a.stderr)
+		succeed(t, revert...) // nothing was written
 		exec("SELECT name FROM kine")
 
 		n = startKine(t, endpoint)
 		// kube-apiserver compacts by the second one
 		for _, key := range []string{"/registry/a", "compact_rev_key", "/registry/b"} {
-			_, err = n.client(t).Put(t.Context(), key, key)
-			require.NoError(t, err)
+			n.put(t, key, key)
 		}
 		require.Zero(t, n.stop())
 		execute(t, revert...).requireRefused(t, "--keep-writes")
@@ -320,12 +305,10 @@ func TestStoreWithoutATableOfKines(t *testing.T) {
 			for _, key := range []string{"/long/" + strings.Repeat("k", 700), "/registry/\u00e4", "/registry/A",
 				"/registry/b "} {
 				n = startKine(t, endpoint)
-				_, err = n.client(t).Put(t.Context(), key, "1")
-				require.NoError(t, err)
-				_, err = n.client(t).Put(t.Context(), key, "2")
-				require.NoError(t, err)
+				n.put(t, key, "1")
+				n.put(t, key, "2")
 				require.Zero(t, n.stop())
-				a = execute(t, append(revert, "--keep-writes")...)
+				a := execute(t, append(revert, "--keep-writes")...)
 				require.NotZero(t, a.code, "%q", key)
 				require.Contains(t, a.stderr, "the key")
 				n = startKine(t, endpoint)
@@ -337,8 +320,7 @@ func TestStoreWithoutATableOfKines(t *testing.T) {
 		}
 		exec("DROP TABLE kine") // As if sqlbrain serve had served it: the table is made now.
 		execute(t, revert...).requireRefused(t, "no table of kine whose keys were imported")
-		a = execute(t, append(revert, "--keep-writes")...)
-		require.Zero(t, a.code, a.stderr)
+		succeed(t, append(revert, "--keep-writes")...)
 		exec("INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value) VALUES ('/registry/c', 1, 0, 0, 0, 0, 'c')")
 
 		n = startKine(t, endpoint)
@@ -359,8 +341,7 @@ func TestEmptiedTableIsNotFilledAgain(t *testing.T) {
 	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
 		exec(kineKeys...)
 		n := startKine(t, endpoint)
-		_, err := n.client(t).Put(t.Context(), "/registry/a", "newer")
-		require.NoError(t, err)
+		n.put(t, "/registry/a", "newer")
 		require.Zero(t, n.stop())
 		again := []string{"kine", "--import-again", "--endpoint", endpoint}
 		execute(t, again...).requireRefused(t, "has data of sqlbrain")
@@ -371,8 +352,7 @@ func TestEmptiedTableIsNotFilledAgain(t *testing.T) {
 			execute(t, "kine", "--revert", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "--import-again")
 		}
 		execute(t, append(again, "--revert")...).requireRefused(t, "exclude each other")
-		a := execute(t, again...)
-		require.Zero(t, a.code, a.stderr)
+		succeed(t, again...)
 		execute(t, again...).requireRefused(t, "has data of sqlbrain")
 		n = startKine(t, endpoint)
 		got, err := n.client(t).Get(t.Context(), "/registry/a")

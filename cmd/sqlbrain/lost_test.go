@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // A server under which an older state of the database comes back says so, and after a
@@ -19,8 +18,7 @@ import (
 func TestRestartedServerStillRefusesToServeLostData(t *testing.T) {
 	eachRecoverable(t, func(r recoverable) {
 		t := r.t
-		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
-		defer cancel()
+		ctx := testContext(t)
 		n := startNode(t, "--datastore", r.datastore)
 		c := n.client(t)
 		_, err := c.Put(ctx, "k", "kept")

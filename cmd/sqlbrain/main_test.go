@@ -49,6 +49,14 @@ func execute(t *testing.T, args ...string) answer {
 	return executeEnv(t, nil, args...)
 }
 
+// succeed runs a command line that must not fail.
+func succeed(t *testing.T, args ...string) answer {
+	t.Helper()
+	a := execute(t, args...)
+	require.Zero(t, a.code, a.stdout+a.stderr)
+	return a
+}
+
 func executeEnv(t *testing.T, environ []string, args ...string) answer {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -85,6 +93,13 @@ func (a answer) requireRefused(t *testing.T, want ...string) {
 	for _, no := range []string{"goroutine", "Usage:", ".go:"} {
 		require.NotContains(t, a.stderr, no)
 	}
+}
+
+// testContext ends when a test takes too long.
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // node is a server that runs inside the test.
@@ -135,6 +150,13 @@ func (n *node) client(t *testing.T) *clientv3.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+// put makes a client for one write.
+func (n *node) put(t *testing.T, key, value string) {
+	t.Helper()
+	_, err := n.client(t).Put(t.Context(), key, value)
+	require.NoError(t, err)
 }
 
 // logBuffer collects a JSON log and lets tests wait for a message.
@@ -206,8 +228,13 @@ func sqliteURL(t *testing.T) string {
 // with those rights on it.
 func onEngines(t *testing.T, rights string, f func(t *testing.T, datastore string)) {
 	t.Run("sqlite", func(t *testing.T) { f(t, sqliteURL(t)) })
+	onProducts(t, func(t *testing.T, p enginetest.Product) { f(t, newUser(t, p.Database(t), rights)) })
+}
+
+// onProducts runs f on each product that is a server.
+func onProducts(t *testing.T, f func(t *testing.T, p enginetest.Product)) {
 	for _, p := range enginetest.Products() {
-		t.Run(string(p), func(t *testing.T) { f(t, newUser(t, p.Database(t), rights)) })
+		t.Run(string(p), func(t *testing.T) { f(t, p) })
 	}
 }
 

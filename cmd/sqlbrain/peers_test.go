@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestSQLiteHasNoPeerPort(t *testing.T) {
@@ -75,8 +74,7 @@ func TestUnusableSettingsReplaceNoMember(t *testing.T) {
 			"--listen-peer-urls="}, more...)
 	}
 	n := startNode(t, arguments()...)
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
-	defer cancel()
+	ctx := testContext(t)
 	for _, tt := range []struct{ setting, want string }{
 		{"--cors=example", `invalid origin "example"`},
 		{"--cors=https://a.example, https://b.example", `invalid origin " https://b.example"`},

@@ -152,29 +152,18 @@ A client URL serves gRPC and these paths on one port. ` + "`--listen-metrics-url
 |---|---|---|
 `)
 	n := startNode(t, "serve", "--data-dir="+t.TempDir(), "--console", "--enable-pprof")
-	get := func(path string) (int, string) {
-		t.Helper()
-		r, err := http.Get(n.endpoint + path)
-		require.NoError(t, err)
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		return r.StatusCode, string(body)
-	}
-	nothing, _ := get("/no-such-path")
-	require.Equal(t, http.StatusNotFound, nothing)
+	require.Equal(t, http.StatusNotFound, get(t, n.endpoint+"/no-such-path"))
 	for _, p := range paths {
 		path := p.path
 		if path == "/v3/" {
 			path = "/v3/kv/range" // GET is not allowed there, but it exists
 		}
-		code, _ := get(path)
-		require.NotEqual(t, http.StatusNotFound, code, path)
+		require.NotEqual(t, http.StatusNotFound, get(t, n.endpoint+path), path)
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.path, p.needs, p.answer)
 	}
 	b.WriteString("\n## Checks\n\n`/readyz/NAME` is one check alone, `?exclude=NAME` leaves one out, `?verbose` lists all.\n[Monitoring](../monitoring.md#check-readiness-and-liveness) says when each of them fails.\n\n")
 	for _, kind := range []string{"livez", "readyz"} {
-		_, verbose := get("/" + kind + "?verbose")
+		verbose := body(t, n.endpoint+"/"+kind+"?verbose")
 		fmt.Fprintf(&b, "- `/%s`:", kind)
 		for _, line := range strings.Split(verbose, "\n") {
 			if name, ok := strings.CutPrefix(line, "[+]"); ok {

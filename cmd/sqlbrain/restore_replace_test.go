@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -20,8 +18,7 @@ import (
 // store continues above every revision that clients have seen.
 func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
+		ctx := testContext(t)
 		file := filepath.Join(t.TempDir(), "backup.db")
 		restore := func(args ...string) answer {
 			return execute(t, append([]string{"restore", file, "--datastore", datastore}, args...)...)
@@ -30,7 +27,7 @@ func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 		c := n.client(t)
 		_, err := c.Put(ctx, "a", "kept")
 		require.NoError(t, err)
-		require.Zero(t, execute(t, "backup", file, "--datastore", datastore).code)
+		succeed(t, "backup", file, "--datastore", datastore)
 		_, err = c.Put(ctx, "b", "later")
 		require.NoError(t, err)
 		last, err := c.Put(ctx, "b", "last")
@@ -76,8 +73,7 @@ func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 			require.Equal(t, snapshot.Loaded{Revision: 2, Versions: 1, Keys: 1, Replaced: 7}, l)
 		})
 		t.Run("an empty database", func(t *testing.T) {
-			a := execute(t, "restore", file, "--datastore", sqliteURL(t))
-			require.Zero(t, a.code, a.stderr)
+			a := succeed(t, "restore", file, "--datastore", sqliteURL(t))
 			require.Contains(t, a.stdout, "revision    2, nothing is compacted\nnot raised  the database was empty: if a client has seen a revision above 2")
 		})
 	})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -37,8 +36,7 @@ func saved(t *testing.T, ctx context.Context, c *clientv3.Client) string {
 
 func TestRestore(t *testing.T) {
 	source := startNode(t, "--datastore", sqliteURL(t), "--snapshot-dir", t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testContext(t)
 	from := source.client(t)
 	for _, key := range []string{"a", "b", "b"} {
 		_, err := from.Put(ctx, key, "v")
@@ -49,8 +47,7 @@ func TestRestore(t *testing.T) {
 	file := saved(t, ctx, from)
 
 	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
-		a := execute(t, "restore", file, "--datastore", datastore, "-o", "json")
-		require.Zero(t, a.code, a.stderr)
+		a := succeed(t, "restore", file, "--datastore", datastore, "-o", "json")
 		var l snapshot.Loaded
 		require.NoError(t, json.Unmarshal([]byte(a.stdout), &l))
 		require.Equal(t, snapshot.Loaded{Revision: 5, Versions: 4, Keys: 1}, l)
@@ -66,8 +63,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("raised", func(t *testing.T) {
 		datastore := sqliteURL(t)
-		a := execute(t, "restore", file, "--datastore", datastore, "--bump-revision", "1000", "--mark-compacted")
-		require.Zero(t, a.code, a.stderr)
+		a := succeed(t, "restore", file, "--datastore", datastore, "--bump-revision", "1000", "--mark-compacted")
 		require.Contains(t, a.stdout, "revision    1005, compacted below 1005")
 		require.NotContains(t, a.stdout, "not raised")
 		n := startNode(t, "--datastore", datastore)
@@ -85,8 +81,7 @@ func TestRestore(t *testing.T) {
 
 	t.Run("from the server", func(t *testing.T) {
 		directory := t.TempDir()
-		a := execute(t, "restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", directory)
-		require.Zero(t, a.code, a.stderr)
+		a := succeed(t, "restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", directory)
 		require.Contains(t, a.stdout, "keys        1, in 4 versions")
 		left, err := os.ReadDir(directory)
 		require.NoError(t, err)
@@ -105,8 +100,7 @@ func TestRestore(t *testing.T) {
 		arguments := []string{"restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir", t.TempDir(),
 			"--user", "root"}
 		execute(t, arguments...).requireRefused(t, "user name is empty")
-		a := execute(t, append(arguments, "--password-file", password)...)
-		require.Zero(t, a.code, a.stderr)
+		a := succeed(t, append(arguments, "--password-file", password)...)
 		require.Contains(t, a.stdout, "users       1, roles 0, authentication on")
 	})
 
@@ -136,8 +130,7 @@ func TestRestore(t *testing.T) {
 // TestRestoreThatHasNotEnded: every command but restore refuses the database, and says why.
 func TestRestoreThatHasNotEnded(t *testing.T) {
 	source := startNode(t, "--datastore", sqliteURL(t), "--snapshot-dir", t.TempDir())
-	_, err := source.client(t).Put(t.Context(), "k", "v")
-	require.NoError(t, err)
+	source.put(t, "k", "v")
 	file := saved(t, t.Context(), source.client(t))
 	require.Zero(t, source.stop())
 
@@ -162,19 +155,13 @@ func TestRestoreThatHasNotEnded(t *testing.T) {
 		if u.Dialect == sqlstore.DialectMySQL {
 			endpoint = kineEndpoint(t, datastore)
 		}
-		kine := []string{"kine", "--log-format=json", "--metrics-bind-address=0", "--listen-address=127.0.0.1:0",
-			"--endpoint", endpoint}
-		for _, args := range [][]string{
-			{"serve", "--log-format=json", "--listen-client-urls=http://127.0.0.1:0", "--datastore", datastore},
-			{"recover", "--yes", "--datastore", datastore},
-			kine,
-		} {
-			execute(t, args...).requireRefused(t, "the database is being restored, or a restore was interrupted")
-		}
-		a := execute(t, "restore", file, "--datastore", datastore)
-		require.Zero(t, a.code, a.stderr)
+		const why = "the database is being restored, or a restore was interrupted"
+		serve(t, "--log-format=json", "--datastore", datastore).requireRefused(t, why)
+		execute(t, "recover", "--yes", "--datastore", datastore).requireRefused(t, why)
+		serveKineRefused(t, endpoint, why)
+		succeed(t, "restore", file, "--datastore", datastore)
 		// kine's keys were never imported.
-		execute(t, kine...).requireRefused(t, "data of sqlbrain too")
+		serveKineRefused(t, endpoint, "data of sqlbrain too")
 		n := startNode(t, "--datastore", datastore)
 		got, err := n.client(t).Get(t.Context(), "k")
 		require.NoError(t, err)

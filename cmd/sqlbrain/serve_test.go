@@ -31,8 +31,7 @@ import (
 func TestServeIsTheDefaultCommandAndKeepsData(t *testing.T) {
 	onEngines(t, "SELECT, INSERT, UPDATE, DELETE, CREATE", func(t *testing.T, raw string) {
 		n := startNode(t, "--datastore", raw)
-		_, err := n.client(t).Put(t.Context(), "a", "b")
-		require.NoError(t, err)
+		n.put(t, "a", "b")
 		require.Zero(t, n.stop())
 
 		started, ready := n.log.await("sqlbrain starts"), n.log.await("ready")
@@ -80,16 +79,14 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	require.Zero(t, n.stop())
 
 	none := filepath.Join(t.TempDir(), "none", "audit.log")
-	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t),
-		"--audit-log", none).requireRefused(t, "audit log: open "+none)
-	execute(t, "serve", "--datastore", sqliteURL(t), "--audit-log=").requireRefused(t, "--audit-log: must not be empty")
+	serve(t, "--datastore", sqliteURL(t), "--audit-log", none).requireRefused(t, "audit log: open "+none)
+	serve(t, "--datastore", sqliteURL(t), "--audit-log=").requireRefused(t, "--audit-log: must not be empty")
 }
 
 func TestStepsOfTheProtocolAreRecorded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "steps")
 	n := startNode(t, "--datastore", sqliteURL(t), "--trace-protocol", file, "--name=n1")
-	_, err := n.client(t).Put(t.Context(), "k", "v")
-	require.NoError(t, err)
+	n.put(t, "k", "v")
 	require.Zero(t, n.stop())
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -98,8 +95,7 @@ func TestStepsOfTheProtocolAreRecorded(t *testing.T) {
 	}
 
 	none := filepath.Join(t.TempDir(), "none", "steps")
-	execute(t, "serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=", "--datastore", sqliteURL(t),
-		"--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
+	serve(t, "--datastore", sqliteURL(t), "--trace-protocol", none).requireRefused(t, "recording the protocol: open "+none)
 }
 
 func TestSettingsReachTheServer(t *testing.T) {
@@ -249,7 +245,7 @@ func TestLogOutputs(t *testing.T) {
 	require.Equal(t, n.log.String(), string(text))
 }
 
-// process is the command in a process of its own.
+// process is the command in a separate process.
 type process struct {
 	*exec.Cmd
 	log *logBuffer
@@ -285,7 +281,7 @@ func TestSignals(t *testing.T) {
 	require.NoError(t, p.Wait(), "the first signal stops in order")
 	require.NotNil(t, p.log.await("sqlbrain stopped"))
 
-	// A write that cannot end, because somebody else holds the file's lock, keeps
+	// A write that cannot end, because another connection holds the file's lock, keeps
 	// the server from stopping.
 	p = startProcess(t, args...)
 	endpoint := p.log.await("ready")["listen"].([]any)[0].(string)

@@ -14,8 +14,7 @@ func TestSpansAreSentBeforeTheServerStops(t *testing.T) {
 		n := startNode(t, "--datastore", raw, "--name=n1", "--enable-distributed-tracing",
 			"--distributed-tracing-address="+spans.Address(),
 			"--distributed-tracing-sampling-rate=1000000")
-		_, err := n.client(t).Put(t.Context(), "a", "b")
-		require.NoError(t, err)
+		n.put(t, "a", "b")
 		require.Zero(t, n.stop())
 		all, _ := spans.Spans()
 		puts := collector.Named(all, "etcdserverpb.KV/Put")
@@ -33,8 +32,7 @@ func TestMissingCollectorDoesNotStopTheServer(t *testing.T) {
 		"--distributed-tracing-address=127.0.0.1:1",
 		"--distributed-tracing-sampling-rate=1000000", "--distributed-tracing-service-name=s", "--distributed-tracing-instance-id=i",
 		"--stop-timeout=100ms")
-	_, err := n.client(t).Put(t.Context(), "a", "b")
-	require.NoError(t, err)
+	n.put(t, "a", "b")
 	require.Zero(t, n.stop())
 	require.Contains(t, n.log.String(), "spans")
 }
