@@ -141,7 +141,7 @@ func (f *Forwarder) Unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	}
 	m, ok := req.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("server: cannot forward a %T", req)
+		return nil, fmt.Errorf("forward: cannot forward a %T", req)
 	}
 	return f.call(ctx, info.FullMethod, m, handler)
 }

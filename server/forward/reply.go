@@ -20,7 +20,7 @@ func (t *replyTypes) of(method string) (proto.Message, error) {
 	}
 	found, err := replyType(method)
 	if err != nil {
-		return nil, fmt.Errorf("server: cannot forward %s: %w", method, err)
+		return nil, fmt.Errorf("forward: cannot forward %s: %w", method, err)
 	}
 	t.byMethod.Store(method, found)
 	return found.New().Interface(), nil

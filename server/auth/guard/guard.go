@@ -88,7 +88,7 @@ func (g *Guard) Collectors() []prometheus.Collector {
 // read.
 func New(cfg Config) (*Guard, error) {
 	if cfg.BcryptCost < bcrypt.MinCost || cfg.BcryptCost > bcrypt.MaxCost {
-		return nil, fmt.Errorf("auth: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost,
+		return nil, fmt.Errorf("guard: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost,
 			bcrypt.MaxCost)
 	}
 	g := &Guard{
@@ -98,7 +98,7 @@ func New(cfg Config) (*Guard, error) {
 	}
 	var err error
 	if g.none, err = etcdauth.NewTokenProvider(zap.NewNop(), "", nil, 0); err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
+		return nil, fmt.Errorf("guard: %w", err)
 	}
 	if g.provider, err = newProvider(cfg.Token, cfg.TokenTTL); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func newProvider(token string, ttl time.Duration) (etcdauth.TokenProvider, error
 		zapcore.AddSync(&why), zapcore.ErrorLevel))
 	provider, err := etcdauth.NewTokenProvider(log, token, nil, ttl)
 	if err != nil {
-		return nil, fmt.Errorf("auth: tokens of the kind %q: %w: %s", kindOf(token), err, strings.TrimSpace(why.String()))
+		return nil, fmt.Errorf("guard: tokens of the kind %q: %w: %s", kindOf(token), err, strings.TrimSpace(why.String()))
 	}
 	return provider, nil
 }

@@ -42,13 +42,13 @@ func newStore(rows *auth.Rows) (*store, error) {
 	for name, content := range rows.Users {
 		s.users[name] = &authpb.User{}
 		if err := proto.Unmarshal(content, s.users[name]); err != nil {
-			return nil, fmt.Errorf("auth: the row of user %q: %w", name, err)
+			return nil, fmt.Errorf("guard: the row of user %q: %w", name, err)
 		}
 	}
 	for name, content := range rows.Roles {
 		s.roles[name] = &authpb.Role{}
 		if err := proto.Unmarshal(content, s.roles[name]); err != nil {
-			return nil, fmt.Errorf("auth: the row of role %q: %w", name, err)
+			return nil, fmt.Errorf("guard: the row of role %q: %w", name, err)
 		}
 	}
 	return s, nil
@@ -152,7 +152,7 @@ func (s *store) UnsafeDeleteRole(name string) {
 func (s *store) encode(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, m)
 	if err != nil {
-		s.err = fmt.Errorf("auth: %w", err)
+		s.err = fmt.Errorf("guard: %w", err)
 	}
 	return b
 }
