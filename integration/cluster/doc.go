@@ -10,5 +10,5 @@
 //   - failover_test.go: for how long writes fail when the leader ends
 //
 // That all answers together are linearizable while nodes, network and database
-// fail is what integration/robustness/cluster is about.
+// fail is what integration/robustness is about.
 package cluster

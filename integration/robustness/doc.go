@@ -1,17 +1,31 @@
-// Package robustness puts sqlbrain under the traffic of etcd's robustness tests
-// and has their validators judge the answers: that all of them together are
-// linearizable, that watches kept etcd's guarantees (ordered, unique, atomic,
-// reliable, resumable, bookmarkable, previous values, creations), and that reads
-// of old revisions gave what those revisions held.
+// Package robustness puts several nodes under concurrent clients while nodes,
+// network and database fail, and has etcd's validators judge the answers:
+// porcupine, over etcd's model, whether all of them together are linearizable;
+// the watch validators whether every watch on every node was ordered, unique,
+// atomic, complete and resumable, with the right previous values and no progress
+// that overtakes events. An additional judge checks that every later linearizable
+// request knows what a watch has shown.
 //
-// The validators want to know what the server made durable. It is read from the
-// table, after the server has ended: log rows say which keys each revision
-// changed, version rows what to. A trigger keeps the rows that compaction
-// deletes. So the clients' answers are judged by the data, not by the server.
+// Clients, keys and faults come from a seed. A failure prints it, with the plan
+// of faults:
 //
-//	go test .                                   about half a minute an engine
-//	SQLBRAIN_LONG=1 go test . -timeout 60m      every disturbance, five times
+//	-seed=…   the same plan, and the same clients
+//	-plan=…   this plan, whatever the seed
+//	-time=…   rounds with new seeds for so long, as 30m
 //
-// Start reading at robustness_test.go, then internal/durable.
-// The same for several nodes is in package cluster.
+// The durable writes are read from the table after the servers have ended, or with etcd from its log: log rows say which
+// keys each revision changed, version rows what to. A trigger keeps the rows that compaction deletes. So the clients'
+// answers are judged by the data, not by the server.
+//
+// One node over each engine has the traffic of etcd's own robustness tests: profile_test.go. Leases that end by
+// themselves, which these judges cannot follow, are the simulation's.
+//
+// The nodes record the steps of the protocol between them and the database, and the model of the protocol has to allow
+// each of them: trace_test.go, docs/model.md.
+//
+// Two controls show that the judges see: tamper_test.go changes a right history,
+// and sabotage_test.go runs a sqlbrain in which a safeguard is missing.
+//
+// Start reading at round_test.go; then plan_test.go, traffic_test.go and
+// watch_test.go.
 package robustness

@@ -1,4 +1,4 @@
-package cluster
+package robustness
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,7 +51,9 @@ type round struct {
 	seed uint64
 	rnd  *rand.Rand // of the faults' targets; for the test's goroutine
 	c    *harness.Cluster
-	tr   *traffic
+	// profile is etcd's traffic, in place of tr; nil: none.
+	profile *profile
+	tr      *traffic
 	// limiter bounds the clients' requests.
 	limiter *rate.Limiter
 	faults  int
@@ -109,14 +112,20 @@ func judged(t *testing.T, replay *protocol.Replay, seed uint64, p plan) {
 		steps, flags = traced(t)
 	}
 	s := play(t, seed, p, flags...)
-	begun := time.Now()
-	result := judge(s)
-	t.Logf("judged within %s: %s", time.Since(begun).Round(time.Millisecond), describe(s))
-	err := errors.Join(result.Error(), realTime(s.reports))
+	var err error
 	if replay != nil {
-		err = errors.Join(err, validateSteps(t, replay, steps))
+		err = validateSteps(t, replay, steps)
 	}
-	if err != nil {
+	conclude(t, s, false, err)
+}
+
+// conclude has a round judged, and fails t if anything was wrong, or already is.
+func conclude(t *testing.T, s seen, uniqueRevisions bool, wrong ...error) {
+	t.Helper()
+	begun := time.Now()
+	result := judgeWith(validate.Config{ExpectRevisionUnique: uniqueRevisions}, s)
+	t.Logf("judged within %s: %s", time.Since(begun).Round(time.Millisecond), describe(s))
+	if err := errors.Join(result.Error(), realTime(s.reports), errors.Join(wrong...)); err != nil {
 		durable.Keep(t, result, s.reports, s.persisted)
 		t.Fatal(err)
 	}
@@ -126,9 +135,10 @@ func judged(t *testing.T, replay *protocol.Replay, seed uint64, p plan) {
 	}
 }
 
-func judge(s seen) validate.RobustnessResult {
-	return validate.ValidateAndReturnVisualize(zap.NewNop(), validate.Config{}, resolve(s.reports, s.persisted),
-		s.persisted, judgeTime)
+func judge(s seen) validate.RobustnessResult { return judgeWith(validate.Config{}, s) }
+
+func judgeWith(cfg validate.Config, s seen) validate.RobustnessResult {
+	return validate.ValidateAndReturnVisualize(zap.NewNop(), cfg, resolve(s.reports, s.persisted), s.persisted, judgeTime)
 }
 
 // product is whose server a round is on: each has every other seed. Empty where the
@@ -145,18 +155,21 @@ func product(seed uint64) enginetest.Product {
 // given, is carried out, and returns what they saw. flags are for every node.
 func play(t *testing.T, seed uint64, p plan, flags ...string) seen {
 	t.Helper()
-	r := &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1))}
+	return playOn(t, harness.ClusterConfig{Product: product(seed), Network: true}, nil, seed, p, flags...)
+}
+
+// playOn is play on another cluster, and with etcd's traffic if there is a profile.
+func playOn(t *testing.T, cfg harness.ClusterConfig, profile *profile, seed uint64, p plan, flags ...string) seen {
+	t.Helper()
+	r := &round{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), profile: profile}
 	var archive *durable.Archive
-	r.c = harness.StartCluster(t, harness.ClusterConfig{
-		Product: product(seed),
-		Network: true,
-		Extra:   append([]string{"--watch-progress-notify-interval", "100ms"}, flags...),
-		Prepare: func(datastore string) { archive = durable.NewArchive(t, datastore) },
-	})
+	cfg.Extra = append([]string{"--watch-progress-notify-interval", "100ms"}, flags...)
+	cfg.Prepare = func(datastore string) { archive = durable.NewArchive(t, datastore) }
+	r.c = harness.StartCluster(t, cfg)
 	if p == nil { // none was given; an empty one has no faults
 		p = r.plan()
 	}
-	t.Logf("on %s; replay: -seed=%d -plan=%q", product(seed), seed, p.String())
+	t.Logf("on %s; replay: -seed=%d -plan=%q", cfg.Product, seed, p.String())
 	before := r.term()
 	s := seen{reports: r.drive(p), faults: r.faults}
 	if !r.stuck {
@@ -229,25 +242,7 @@ func (r *round) drive(p plan) []report.ClientReport {
 		})
 	}()
 
-	tr := newTraffic(clients)
-	r.tr, r.limiter = tr, tr.limiter
-	stream := uint64(2)
-	next := func() *rand.Rand { stream++; return rand.New(rand.NewPCG(r.seed, stream)) }
-	each := func(ofNode, ofAll int, start func(context.Context, []string, *rand.Rand)) {
-		for _, endpoint := range all {
-			for range ofNode {
-				start(ctx, []string{endpoint}, next())
-			}
-		}
-		for range ofAll {
-			start(ctx, all, next())
-		}
-	}
-	each(clientsOfNode, clientsOfAll, tr.start)
-	each(watchersOfNode, watchersOfAll, tr.watch)
-	tr.compact(ctx, all, next())
-
-	r.awaitRevision(2 * leastRevisions)
+	end := r.startTraffic(ctx, clients)
 	r.pass(calm)
 	for i, s := range p {
 		began := time.Since(start)
@@ -258,7 +253,7 @@ func (r *round) drive(p plan) []report.ClientReport {
 		}
 		r.pass(calm)
 	}
-	tr.end()
+	end()
 	if r.stuck {
 		close(newest)
 		cancel()
@@ -287,4 +282,34 @@ func (r *round) drive(p plan) []report.ClientReport {
 		r.t.Fatalf("a watch from the beginning did not reach revision %d within %s", put.Header.Revision, settleTime)
 	}
 	return slices.Concat(clients.Reports(), watchers.Reports())
+}
+
+// startTraffic starts the clients, and waits until they have written something. end ends them.
+func (r *round) startTraffic(ctx context.Context, clients *client.ClientSet) (end func()) {
+	if r.profile != nil {
+		finish := make(chan struct{})
+		var running sync.WaitGroup
+		r.profile.start(ctx, r, &running, finish, clients)
+		return func() { close(finish); running.Wait() }
+	}
+	all, tr := r.c.Endpoints(), newTraffic(clients)
+	r.tr, r.limiter = tr, tr.limiter
+	stream := uint64(2)
+	next := func() *rand.Rand { stream++; return rand.New(rand.NewPCG(r.seed, stream)) }
+	each := func(ofNode, ofAll int, start func(context.Context, []string, *rand.Rand)) {
+		for _, endpoint := range all {
+			for range ofNode {
+				start(ctx, []string{endpoint}, next())
+			}
+		}
+		for range ofAll {
+			start(ctx, all, next())
+		}
+	}
+	each(clientsOfNode, clientsOfAll, tr.start)
+	each(watchersOfNode, watchersOfAll, tr.watch)
+	tr.compact(ctx, all, next())
+
+	r.awaitRevision(2 * leastRevisions)
+	return tr.end
 }

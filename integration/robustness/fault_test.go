@@ -1,4 +1,4 @@
-package cluster
+package robustness
 
 import (
 	"context"
@@ -119,7 +119,9 @@ func (r *round) run(s step) bool {
 		}
 	}
 	r.pass(s.hold)
-	r.c.Network().Heal()
+	if network := r.c.Network(); network != nil {
+		network.Heal()
+	}
 	for i, f := range s.faults {
 		for _, n := range nodes[i] {
 			if end := kinds[f.kind].end; end != nil {
@@ -136,10 +138,11 @@ const patience = 5 * time.Second
 
 // serves waits until every node serves.
 func (r *round) serves() bool {
+	usual := r.limiter.Limit()
 	slow := time.AfterFunc(patience, func() { r.limiter.SetLimit(slowRate) })
 	defer func() {
 		slow.Stop()
-		r.limiter.SetLimit(requestRate)
+		r.limiter.SetLimit(usual)
 	}()
 	for n := range r.c.Size() {
 		if err := r.c.Node(n).Ready(); err != nil {

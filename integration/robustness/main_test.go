@@ -1,4 +1,4 @@
-package cluster
+package robustness
 
 import (
 	"flag"
@@ -24,7 +24,6 @@ func TestMain(m *testing.M) {
 var (
 	roundsTime = flag.Duration("time", 0, "rounds with new seeds for so long")
 	givenPlan  = flag.String("plan", "", "a plan of faults, in place of the one drawn from the seed")
-	kept       = flag.String("history", "", "the directory of a history that a failure kept, for TestJudgeAgain")
 )
 
 // duration returns how long rounds go on, 0 if a fixed number of them is asked
