@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,9 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -52,7 +51,7 @@ func FuzzRequests(f *testing.F) {
 	for _, seed := range requestSeeds {
 		f.Add([]byte(seed))
 	}
-	for seed := range uint64(randomSeeds()) {
+	for seed := range uint64(*randomSeeds) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		script := make([]byte, 100+random.IntN(500))
 		for i := range script {
@@ -73,14 +72,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// randomSeeds returns how many random sequences are executed with the other tests:
-// SQLBRAIN_FUZZ_SEEDS, or some.
-func randomSeeds() int {
-	if n, err := strconv.Atoi(os.Getenv("SQLBRAIN_FUZZ_SEEDS")); err == nil {
-		return n
-	}
-	return 40
-}
+var randomSeeds = flag.Int("fuzz-seeds", 40, "how many random sequences are executed with the other tests")
 
 // requestSeeds has sequences of one kind each. The fuzzer mixes them.
 var requestSeeds = []string{

@@ -1,11 +1,10 @@
 package replica
 
 import (
+	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -39,21 +38,15 @@ func fillMany(b *testing.B, store sqlstore.Store, keys int) {
 	}
 }
 
-// manyKeys is how many keys BenchmarkFirstPage has, SQLBRAIN_BENCH_KEYS or 100,000.
-func manyKeys() int {
-	if n, err := strconv.Atoi(os.Getenv("SQLBRAIN_BENCH_KEYS")); err == nil && n >= countsRevisions {
-		return n
-	}
-	return 100_000
-}
+var manyKeys = flag.Int("keys", 100_000, "how many keys BenchmarkFirstPage has")
 
 // BenchmarkFirstPage reads the first page of 500 of all objects after a start: with no counts
 // row, with one that a stop wrote, and with one whose leader died countsRevisions later.
 func BenchmarkFirstPage(b *testing.B) {
 	opener, databases := sqldbtest.Opener(engines.OpenDB), sqldbtest.Databases()
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
-		b.Run(fmt.Sprintf("%s/%d", engine, manyKeys()), func(b *testing.B) {
-			keys := manyKeys()
+		b.Run(fmt.Sprintf("%s/%d", engine, *manyKeys), func(b *testing.B) {
+			keys := *manyKeys
 			store := opener.Store(b, databases[engine](b), sqlstore.Options{})
 			fillMany(b, store, keys)
 			page := &mvcc.RangeRequest{KeyRange: benchRange(0), Limit: 500}

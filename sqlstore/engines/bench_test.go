@@ -2,11 +2,10 @@ package engines_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -26,7 +25,7 @@ type pipeline struct {
 
 func newPipeline(b testing.TB, s sqlstore.Store) *pipeline {
 	p := &pipeline{store: s, token: coder.FenceToken{Sequence: 1, Revision: 1}, index: map[int]coder.Index{},
-		value: make([]byte, benchValue())}
+		value: make([]byte, *benchValue)}
 	for i := range p.value {
 		p.value[i] = byte(7 * i)
 	}
@@ -167,10 +166,4 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// benchValue is the size of the values, SQLBRAIN_BENCH_VALUE or 512 bytes.
-func benchValue() int {
-	if n, err := strconv.Atoi(os.Getenv("SQLBRAIN_BENCH_VALUE")); err == nil && n > 0 {
-		return n
-	}
-	return 512
-}
+var benchValue = flag.Int("value", 512, "the size of the values of benchmarks, in bytes")

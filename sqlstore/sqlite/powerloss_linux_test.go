@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -320,13 +321,12 @@ func TestFailedFlushEndsTheProcess(t *testing.T) {
 	}
 }
 
+var powerLosses = flag.Int("power-losses", 100, "how many moments TestPowerLoss looks at")
+
 // TestPowerLoss commits, reads, fails flushes, ends the process cleanly and otherwise, and starts it again, at random.
-// It looks at what may be on disk at many moments, whose number SQLBRAIN_POWER_LOSSES sets.
+// It looks at what may be on disk at many moments.
 func TestPowerLoss(t *testing.T) {
-	losses, err := strconv.Atoi(os.Getenv("SQLBRAIN_POWER_LOSSES"))
-	if err != nil {
-		losses = 100
-	}
+	losses := *powerLosses
 	happened := map[string]int{}
 	for seed := uint64(0); losses > 0 && !t.Failed(); seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

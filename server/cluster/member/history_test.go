@@ -1,11 +1,12 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -84,19 +85,16 @@ func TestBadLeasesAreRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
+var historySeed = flag.Uint64("seed", 0, "the seed of TestRandomHistories, in place of a random one")
+
 // TestRandomHistories of writes that fail, get lost, are applied without an answer or
 // late, and of leaders that fail, freeze, stop, transfer, and are suspected rightly and
 // wrongly. No grant is led with twice, no process leads twice at once, each leader
 // that another one followed ends, and the cluster always gets another leader.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("SQLBRAIN_TEST_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err)
-	}
-	t.Logf("SQLBRAIN_TEST_SEED=%d (schedules differ all the same)", seed)
+	seed := cmp.Or(*historySeed, uint64(time.Now().UnixNano()))
+	t.Logf("repeat: -seed=%d (schedules differ all the same)", seed)
 	synctest.Test(t, func(t *testing.T) {
 		m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), grants: map[int64]bool{}}
 		g := newGroup(t, Config{LeaseDuration: time.Second, RenewDeadline: 900 * time.Millisecond,
