@@ -86,7 +86,7 @@ func startMembers(t *testing.T, store sqlstore.Store, n int) (clients []*clientv
 		own.Store, own.Name, own.Version, own.PeerURLs = store, name, "test", []string{peerURL}
 		own.Replica.Logger, own.Logger = log, log
 		// A busy machine does not change the leader, and ends no request.
-		own.LeaseDuration, own.RenewDeadline, own.Replica.RequestTimeout = time.Hour, 50*time.Minute, eventually.Patience
+		own.AnswerTimeout, own.Replica.RequestTimeout = time.Hour, eventually.Patience
 		node, err := clusternode.Join(t.Context(), own)
 		require.NoError(t, err)
 		cfg := DefaultConfig()

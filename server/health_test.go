@@ -38,7 +38,7 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 
 	b := store.BeginBatchWrite()
 	b.Put(coder.EncodeMemberKey("n2"), []byte(
-		`{"id":7,"version":"v9","incarnation":1,"heartbeat_interval_ms":1000,"answer_interval_ms":500,"protocol":9}`))
+		`{"id":7,"version":"v9","incarnation":1,"protocol":9}`))
 	require.NoError(t, b.Commit(t.Context()))
 	_, err = members.Members(t.Context())
 	require.NoError(t, err)

@@ -54,13 +54,12 @@ func (n peerNode) Position(context.Context) (replica.Update, error) {
 func (n peerNode) Stream() (*watch.Stream, error) { return n.hub.NewStream(), nil }
 func (n peerNode) CompactRevision() int64         { return 0 }
 func (n peerNode) KeepsLock() bool                { return true }
-func (n peerNode) Beat() context.Context {
+func (n peerNode) HeartbeatPeriod() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), timing.FeedHeartbeat)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }
 
-func (n peerNode) Hurries() (uint64, time.Duration)                 { return 0, 0 }
 func (n peerNode) FeedEnded()                                       {}
 func (n peerNode) RecordLoss(context.Context, coder.DataLoss) error { return nil }
 func (n peerNode) AuthVersion() int64                               { return 0 }

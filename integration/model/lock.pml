@@ -1,94 +1,71 @@
 /*
- * The election: glances, heartbeats, challenges, the lock row. docs/model.md explains the model.
+ * The election: polls, challenges, the lock row. docs/model.md explains the model.
  *
- * A tick is timing.Answer: a process that runs glances once in a tick while it can read the database.
- *
- * With FEEDS a leader is calm until a feed of it has ended, and then glances once in CALM ticks only. A member that had a
- * feed of the leader's process waits for an answer as if the leader glanced in each tick, any other for longer. Both sides
- * notice the end of a feed within a tick.
+ * A tick is timing.FastPoll. A process that runs polls once in a tick while it can read the database; a leader none of
+ * whose feeds has ended polls once in POLL ticks only. A member that does not hear the leader writes a challenge into the
+ * lock row, and takes the lock if the challenge stays unanswered until a deadline, some of the leader's intervals later. The
+ * deadline is short if the member had a feed of this leadership, whose end the leader notices. Both sides notice the end of
+ * a feed within a tick.
  */
 
 #ifndef GRANTS
-#define GRANTS 3
+#define GRANTS 2
 #endif
 #define NODES 2
-#define LEASE 3   /* ticks without a change of the holder's row, timing.Lease */
-#define RETRY 2   /* ticks between heartbeats of the holder, timing.RetryPeriod */
-#define DOUBT 1   /* ticks without a change after which a quiet holder is challenged, a part of the lease */
-#ifdef FEEDS
-#define ASKED 3   /* more than the leader may rest; the code waits for two of the intervals in the leader's row */
-#else
-#define ASKED 2   /* ticks for which the challenge must be there then, timing.ChallengeShare */
-#endif
-#define SILENCE 1 /* ticks without an answer to a challenge, timing.DeathSilence */
-#define CALM 2    /* ticks between glances of a calm leader, timing.CalmAnswer */
-#define LONG 3    /* as SILENCE, for a member that had no feed of the leader's process */
+#define POLL 2            /* ticks between polls of a leader whose feeds work, timing.Poll */
+#define FAST 2            /* deadline in ticks, after the end of a feed: less than the three intervals of the code */
+#define SLOW (2 * POLL)   /* deadline of a member that had no feed, or hears nothing by it */
+#define RUNS (POLL + 1)   /* a leader that has run, and could write, for so many ticks has answered */
 
 #ifdef CLOCK_COUNTS_OUTAGE
-#define GAP LEASE
+#define GAP (SLOW + 1)
 #else
-#define GAP 1
+#define GAP (SLOW / 2)
 #endif
 
 #define reach(k) assert(k)
 
-/* What a glance decided. */
+/* What a poll decided. */
 #define NOTHING 0
-#define TAKE 1    /* the lock was released */
-#define DEPOSE 2  /* its holder is silent */
-#define RELEASE 3
-#define PROBE 4   /* its holder is silent, and an attempt to take the lock has failed, or it is quiet */
+#define TAKE 1      /* the lock was released */
+#define CHALLENGE 2 /* its holder is not heard */
+#define DEPOSE 3    /* its holder left a challenge unanswered */
+#define ANSWER 4
+#define RELEASE 5
 
 typedef Node {
 	bool paused;
-	bool glanced;    /* in this tick */
+	bool polled;     /* in this tick */
 	byte intent;
-	bool heartbeat;  /* to be sent */
-	bool challenged; /* the member row has a challenge */
-	byte age;        /* ticks since the last heartbeat */
+	bool changed;    /* the lock row has changed since its last poll */
+	byte gap;        /* ticks since its last poll */
 	byte leads;      /* the grant with which the process leads; 0: none */
 	byte spent;      /* the grant of its last leadership that is over */
 	byte led;        /* the newest grant with which it has led */
 	byte wants;      /* the member to which it releases the lock; 0: none */
-
-	/* What it knows of the other node, and of the lock row. */
-	bool beaten;     /* there was a heartbeat since the last glance */
-	bool rowChanged; /* the other's row has changed since the last glance */
-	bool lockChanged;
-	bool newLock;    /* the lock row has changed since the last glance: silence counts from now */
-	byte silent;     /* ticks of its own clock */
-	byte gap;        /* ticks since its last read */
-	bool gone;       /* the other's process left challenges unanswered */
-	byte suspects;   /* challenges without an answer; 0: no suspicion */
-	bool waited;     /* a tick since the last challenge */
-	bool answered;
-
-#ifdef FEEDS
-	byte rested;     /* ticks before this one since its last glance */
+	byte rested;     /* ticks before this one since its last poll */
 	bool ended;      /* a feed of it has ended, which it has to notice */
-	bool hurries;    /* it has noticed: it is not calm */
-	bool fed;        /* it had a feed of the other's process */
-	byte patience;   /* of its suspicion */
-#endif
-#ifdef QUIET
-	byte asked;      /* glances that found a challenge in the other's row, since its last heartbeat */
-#endif
-	byte healthy;    /* ticks for which it has run, and could write, since it was paused */
-#ifdef READ_ONLY
+	bool fast;       /* it has noticed */
+
+	/* As a candidate. */
+	byte waited;     /* ticks since it first saw the challenge in the row, and one; 0: it has seen none */
+	byte deadline;
+	bool fed;        /* it had a feed of this leadership */
 	bool refused;    /* its last attempt to take the lock failed */
-	byte rest;       /* ticks of its own clock before its next attempt */
-	bool tried;      /* it has failed while the database took no writes */
+
+#ifdef READ_ONLY
+	bool tried;      /* it has failed to take the lock while the database took no writes */
 	bool ran;        /* it has not been paused since that began */
 #endif
 }
 Node node[NODES];
 byte holder = 0; /* the lock row; node n is n + 1 */
 byte grant = 0;
-#ifdef FEEDS
-#define up true  /* the other configurations have outages, and leaders that stop */
-#else
+bool challenged = false; /* the row has a challenge */
+byte feed = 0;   /* the member whose feed the other one has; 0: none */
 bool up = true;  /* the database */
-#endif
+byte healthy;    /* ticks in which the process that the row names could write, since it was paused */
+byte late;       /* ticks for which it has not run, and the other one could replace it */
 #ifdef READ_ONLY
 bool writes = true; /* the database takes writes, if it is up */
 bool outage;        /* it took none at some time */
@@ -98,14 +75,35 @@ bool outage;        /* it took none at some time */
 
 #define other (1 - n)
 #define name(n) ((n) + 1)
+/* node.KeepsLock and Registry.RecordHeartbeat: the leader's feed says that it has read the row. */
+#define hears(n) (feed == name(other) && !node[other].paused && up)
+#define mayRest(n) (node[n].leads && !node[n].fast && node[n].rested + 1 < POLL)
 
-#ifdef FEEDS
-byte feed = 0; /* the member whose feed the other one has; 0: none */
+inline write(n) {
+	node[0].changed = true; node[1].changed = true;
+	node[n].changed = false; /* it knows what it has written */
+	node[n].waited = 0
+}
+inline writeLock(n, member) {
+	holder = member;
+	grant++;
+	challenged = false;
+	healthy = 0; late = 0;
+	node[0].fed = false; node[1].fed = false;
+	write(n)
+}
 
-/* feed.service.Follow returns, and the follower's feed.Next. */
+/* The end of feed.service.Follow; for the follower, that the leader's address refuses connections (Registry.Refused). */
 inline endFeed(n) {
 	if
-	:: feed == name(n) -> feed = 0; node[n].ended = true
+	:: feed == name(n) ->
+		feed = 0; node[n].ended = true;
+#ifndef WAIT_CONTINUES
+		if
+		:: node[other].waited && node[other].waited + FAST < node[other].deadline -> node[other].waited = 0
+		:: else
+		fi
+#endif
 	:: else
 	fi
 }
@@ -113,110 +111,50 @@ inline endFeed(n) {
 inline notice(n) {
 	node[n].ended = false;
 #ifndef FEED_END_NOT_NOTICED
-	node[n].hurries = true
+	node[n].fast = true
 #endif
-}
-#ifdef SHORT_WAIT_WITHOUT_FEED
-#define begins(n) node[n].patience = SILENCE
-#else
-#define begins(n) node[n].patience = (node[n].fed -> SILENCE : LONG) /* Registry.answersOf */
-#endif
-#define patience(n) node[n].patience
-#define calm(n) (node[n].leads && !node[n].hurries)
-#define mayRest(n) (calm(n) && node[n].rested + 1 < CALM)
-#define noticed(n) (!node[n].ended)
-#define refuses(n) (feed != name(n))
-#define goesOn (grant < GRANTS) /* afterwards no leader is deposed; the other configurations have the rest */
-#else
-#define endFeed(n) skip
-#define begins(n) skip
-#define patience(n) SILENCE
-#define mayRest(n) false
-#define noticed(n) true
-#define refuses(n) true
-#define goesOn true
-#endif
-
-inline writeLock(n, member) {
-	holder = member;
-	grant++;
-	node[0].lockChanged = true; node[1].lockChanged = true;
-	node[0].newLock = true; node[1].newLock = true
-}
-
-inline challenge(n) {
-	node[other].challenged = true;
-	node[n].rowChanged = true
-}
-
-/* Registry.beat */
-inline beat(n) {
-	node[n].heartbeat = false; node[n].challenged = false; node[n].age = 0;
-	node[other].beaten = true; node[other].rowChanged = true; node[other].answered = true
 }
 
 inline begin(n) {
 	assert(grant > node[n].led); /* once for each grant */
 	node[n].led = grant;
-	node[n].leads = grant;
-	node[n].heartbeat = true
+	node[n].leads = grant
 }
 
-#ifdef QUIET
-/* The holder sends no heartbeats that nobody asked for, and nobody hears it otherwise. */
-#ifdef NO_DOUBT
-#define mayDepose(n) (node[n].silent == LEASE || node[n].gone)
-#define mayDoubt(n) false
-#else
-#define mayDepose(n) (node[n].silent == LEASE && node[n].asked > ASKED || node[n].gone)
-#define mayDoubt(n) (node[n].silent >= DOUBT && !node[other].challenged)
-#endif
-#elif defined(READ_ONLY)
-#define mayDepose(n) (node[n].silent == LEASE && node[n].rest == 0)
-#else
-#define mayDepose(n) (node[n].silent == LEASE || node[n].gone)
-#endif
-
-/* Registry.glance, view.glanced and elector.step */
-inline glance(n) {
-	node[n].glanced = true;
-#ifdef FEEDS
-	if
-	:: node[n].leads && node[n].rested > 0 && node[n].challenged -> reach(10)
-	:: else
-	fi;
-#endif
-#ifdef CLOCK_COUNTS_OUTAGE
-	node[n].silent = (node[n].silent + node[n].gap > LEASE -> LEASE : node[n].silent + node[n].gap);
-#else
-	if
-	:: node[n].gap && node[n].silent < LEASE -> node[n].silent++
-	:: else
-	fi;
-#endif
-#ifdef READ_ONLY
-	if
-	:: node[n].gap && node[n].rest -> node[n].rest--
-	:: else
-	fi;
-#endif
+inline start(n) {
+	node[n].waited = 1;
 	node[n].gap = 0;
-	if
-	:: node[n].beaten -> node[n].silent = 0; node[n].gone = false; node[n].beaten = false
-	:: else
-	fi;
-#ifdef QUIET
-	if
-	:: !node[other].challenged -> node[n].asked = 0
-	:: node[other].challenged && node[n].asked <= ASKED -> node[n].asked++
-	:: else
-	fi;
+#ifdef SHORT_WAIT_WITHOUT_FEED
+	node[n].deadline = FAST
+#else
+	node[n].deadline = (node[n].fed && feed == 0 -> FAST : SLOW)
 #endif
+}
+/* elector.await: the challenge that the poll has found. A gap counts for half of the deadline at most. */
+inline await(n) {
 	if
-	:: node[n].newLock -> node[n].silent = 0; node[n].newLock = false
-	:: else
-	fi;
-	node[n].rowChanged = false; node[n].lockChanged = false;
+	:: !challenged -> node[n].waited = 0; node[n].refused = false
+	:: challenged && (node[n].changed || node[n].waited == 0) -> start(n)
+#ifdef CLOCK_COUNTS_OUTAGE
+	:: else -> node[n].waited = node[n].waited + node[n].gap
+#else
+	:: else -> node[n].waited = node[n].waited + (node[n].gap > node[n].deadline / 2 -> node[n].deadline / 2 : node[n].gap)
+#endif
+	fi
+}
+#ifdef WAIT_CONTINUES
+#define due(n) (node[n].fed && feed == 0 -> FAST : node[n].deadline)
+#else
+#define due(n) node[n].deadline
+#endif
+#define over(n) (node[n].waited > due(n))
+
+/* Registry.poll and elector.step */
+inline poll(n) {
+	node[n].polled = true;
+	await(n);
+	node[n].gap = 0;
+	node[n].changed = false;
 	node[n].intent = NOTHING;
 #ifdef GRANT_NOT_COMPARED
 #define lost(n) (holder != name(n))
@@ -228,40 +166,47 @@ inline glance(n) {
 	:: else
 	fi;
 	if
-	:: node[n].leads
+#ifndef CHALLENGE_NOT_ANSWERED
+	:: node[n].leads && challenged -> node[n].intent = ANSWER
+#endif
 	:: !node[n].leads && holder == name(n) ->
 		if
 #ifndef SPENT_NOT_REMEMBERED
 		:: grant == node[n].spent -> node[n].intent = RELEASE
 #endif
-		:: else -> begin(n); reach(2)
+		:: else -> begin(n); node[n].polled = !challenged; reach(2)
 		fi
 	:: !node[n].leads && holder == 0 && grant < GRANTS && (grant > 0 || n == 0) -> node[n].intent = TAKE
-	:: !node[n].leads && holder == name(other) && grant < GRANTS && mayDepose(n) ->
-#ifdef READ_ONLY
-		node[n].intent = (node[n].refused -> PROBE : DEPOSE)
-#else
-		node[n].intent = DEPOSE
-#endif
-#ifdef QUIET
-	:: !node[n].leads && holder == name(other) && grant < GRANTS && !mayDepose(n) && mayDoubt(n) -> node[n].intent = PROBE
-#endif
+	:: !node[n].leads && holder == name(other) && grant < GRANTS && !hears(n) ->
+		if
+		:: challenged && over(n) && !node[n].refused -> node[n].intent = DEPOSE
+		:: !challenged || node[n].refused -> node[n].intent = CHALLENGE
+		:: else
+		fi
 	:: else
 	fi;
+	forget(n);
 	/* A leader that has read the row leads with the grant in it. */
-	assert(!node[n].leads || holder == name(n) && grant == node[n].leads);
+	assert(!node[n].leads || holder == name(n) && grant == node[n].leads)
+}
+
+/* What a process need not know makes no difference between states. */
+inline forget(n) {
 	if
-#ifndef CHALLENGE_NOT_ANSWERED
-	:: node[n].challenged -> node[n].heartbeat = true
-#endif
-#ifndef QUIET
-	:: node[n].leads && node[n].age >= RETRY -> node[n].heartbeat = true
-#endif
+	:: node[n].leads || holder != name(other) -> node[n].waited = 0; node[n].refused = false
+	:: else
+	fi;
+	if
+	:: node[n].waited == 0 -> node[n].deadline = 0
+	:: else
+	fi;
+	if
+	:: !node[n].leads && !node[n].ended -> node[n].fast = false; node[n].rested = 0
 	:: else
 	fi
 }
 
-/* The process gets the answer and begins to lead, or sees the grant with its next glance. */
+/* The process gets the answer and begins to lead, or sees the grant with its next poll. */
 inline known(n) {
 	if
 	:: begin(n)
@@ -271,143 +216,119 @@ inline known(n) {
 
 /* A commit fails: the database takes no writes, or for another reason. */
 inline fails(n) {
-#ifdef READ_ONLY
-#ifndef NO_PROBE
+	late = 0;
+#ifndef NO_NEW_CHALLENGE
 	if
 	:: node[n].intent == DEPOSE -> node[n].refused = true
 	:: else
 	fi;
 #endif
+#ifdef READ_ONLY
 	if
 	:: node[n].intent == DEPOSE && !writes -> node[n].tried = true; reach(6)
 	:: else
 	fi
-#else
-	skip
 #endif
 }
 
-/* elector.swap: one commit. It replaces what the glance has read, or nothing. */
+/* elector.swap: one commit. It replaces what the poll has read, or nothing. */
 inline act(n) {
 	if
-#ifdef READ_ONLY
-	/* elector.probe */
-	:: node[n].intent == PROBE && writes && !node[n].lockChanged && !node[n].rowChanged ->
-		challenge(n);
-		node[n].refused = false; node[n].rest = 2 * RETRY
-#endif
-#ifdef QUIET
-	:: node[n].intent == PROBE && !node[n].lockChanged && !node[n].rowChanged -> challenge(n); reach(8)
-#endif
-	:: node[n].intent == TAKE && writes && !node[n].lockChanged -> writeLock(n, name(n)); known(n)
-#ifdef NO_CHALLENGE_IN_TAKE
-	:: node[n].intent == DEPOSE && writes && !node[n].lockChanged ->
+	:: node[n].intent == TAKE && writes && !node[n].changed -> writeLock(n, name(n)); known(n)
+	:: node[n].intent == CHALLENGE && writes && !node[n].changed ->
+		challenged = true; write(n); start(n); node[n].refused = false
+#ifdef ANSWER_NOT_COMPARED
+	:: node[n].intent == DEPOSE && writes && holder == name(other) ->
 #else
-	:: node[n].intent == DEPOSE && writes && !node[n].lockChanged && !node[n].rowChanged ->
+	:: node[n].intent == DEPOSE && writes && !node[n].changed ->
 #endif
 		/* A leader that runs, and can write, is not deposed. */
-		assert(!node[other].leads || node[other].healthy < 2);
+		assert(!node[other].leads || healthy < RUNS);
 #ifdef READ_ONLY
-		/* Nor is one that ran while the database took no writes, by a process that has tried to. */
+		/* Nor is one that ran while the database took no writes, by a process that has tried to take the lock. */
 		assert(!(node[other].leads && node[other].ran && node[n].tried));
 		reach(7);
-#else
+#endif
 		if
-		:: node[n].gone -> reach(3)
+		:: node[n].deadline == FAST -> reach(3)
 		:: else -> reach(4)
 		fi;
-#endif
 		writeLock(n, name(n));
-		challenge(n);
 		known(n)
+	:: node[n].intent == ANSWER && writes && !node[n].changed ->
+		if
+		:: node[n].rested -> reach(8)
+		:: else -> reach(5)
+		fi;
+		challenged = false; write(n)
 #ifdef RELEASE_UNCONDITIONAL
 	:: node[n].intent == RELEASE && writes ->
 #else
-	:: node[n].intent == RELEASE && writes && !node[n].lockChanged ->
+	:: node[n].intent == RELEASE && writes && !node[n].changed ->
 #endif
 		assert(holder == name(n) && grant == node[n].spent); /* a release takes nothing from another process */
 		writeLock(n, node[n].wants);
 		node[n].wants = 0
-	:: true /* a conflict */
-	:: fails(n)
+	:: node[n].changed -> node[n].polled = false /* a conflict: it polls at once */
+	:: node[n].intent != ANSWER || !writes -> fails(n)
 	fi;
 	node[n].intent = NOTHING
 }
 
-/* member.challenge: the leader's address refuses connections. */
-inline suspect(n) {
+inline isPaused(n) {
+	late = 0;
 	if
-	:: node[n].suspects > 0 && node[n].answered -> node[n].suspects = 0; node[n].waited = false; reach(5)
-	:: node[n].suspects > patience(n) && !node[n].answered -> node[n].gone = true; node[n].suspects = 0; node[n].waited = false
-	:: else ->
-		if
-		:: node[n].suspects == 0 -> node[n].answered = false; begins(n)
-		:: else
-		fi;
-		node[n].suspects++;
-		node[n].waited = false;
-		challenge(n)
+	:: holder == name(n) -> healthy = 0
+	:: else
 	fi
 }
-#ifdef READ_ONLY
-#define maySuspect(n) false
-#else
-#define maySuspect(n) (n == 1 && refuses(other) && (node[n].suspects == 0 && holder == name(other) && !node[n].gone || node[n].suspects > 0 && node[n].waited))
-#endif
 
 proctype Process(byte n) {
 	do
-	:: atomic { !node[n].paused && up && !node[n].glanced && (!writes || !node[n].heartbeat) && !node[n].intent -> glance(n) }
-	:: atomic { !node[n].paused && up && writes && node[n].heartbeat -> beat(n) }
+	:: atomic { !node[n].paused && up && !node[n].polled && !node[n].intent -> poll(n) }
 	:: atomic { !node[n].paused && up && node[n].intent -> act(n) }
-	:: atomic { !node[n].paused && up && maySuspect(n) -> suspect(n) }
-#ifndef FEEDS
-	/* Leading ends by itself, or is to be transferred; the next glance releases the lock. */
-	:: atomic { !node[n].paused && node[n].leads -> node[n].spent = node[n].leads; node[n].leads = 0 }
+#ifdef ENDS
+	/* Leading ends by itself, or is to be transferred; the next poll releases the lock. */
+	:: atomic { !node[n].paused && node[n].leads ->
+		node[n].spent = node[n].leads; node[n].leads = 0; endFeed(n); node[n].intent = NOTHING }
 	:: atomic { !node[n].paused && node[n].leads && grant < GRANTS ->
-		node[n].spent = node[n].leads; node[n].leads = 0; node[n].wants = name(other) }
-#else
-	:: atomic { n == 0 && !node[n].paused && !node[other].paused && node[n].leads && !node[other].leads && feed == 0 ->
+		node[n].spent = node[n].leads; node[n].leads = 0; node[n].wants = name(other); endFeed(n); node[n].intent = NOTHING }
+#endif
+#ifdef FEEDS
+	:: atomic { !node[n].paused && !node[other].paused && node[n].leads && !node[other].leads && holder == name(n) && feed == 0 ->
 		feed = name(n); node[other].fed = true; reach(9) }
 	:: atomic { feed == name(n) -> endFeed(n) }
 	:: atomic { !node[n].paused && node[n].ended -> notice(n) }
 #endif
 #ifdef READ_ONLY
-	:: atomic { !node[n].paused -> node[n].paused = true; node[n].healthy = 0; node[n].ran = false }
+	:: atomic { !node[n].paused -> node[n].paused = true; isPaused(n); node[n].ran = false }
 #else
-	:: atomic { !node[n].paused -> node[n].paused = true; node[n].healthy = 0 }
+	:: atomic { !node[n].paused -> node[n].paused = true; isPaused(n) }
 #endif
-	:: atomic { node[n].paused -> node[n].paused = false }
+	:: atomic { node[n].paused -> node[n].paused = false; late = 0 }
 	od
 }
 
-/* A process that runs has glanced, and sent what it has to, before the tick ends, if it could. */
-#define ready(n) (node[n].paused || noticed(n) && (!up || (node[n].glanced || mayRest(n)) && (!writes || !node[n].heartbeat) && !node[n].intent))
+/* A process that runs has polled, and written what it has to, before the tick ends, if it could. */
+#define ready(n) (node[n].paused || !node[n].ended && (!up || (node[n].polled || mayRest(n)) && (!node[n].intent || !writes && node[n].intent == ANSWER)))
 inline tick(n) {
-#ifdef FEEDS
 	if
-	:: node[n].glanced || !node[n].leads -> node[n].rested = 0
-	:: !node[n].glanced && node[n].leads && node[n].rested < CALM -> node[n].rested++
+	:: node[n].polled || !node[n].leads -> node[n].rested = 0
+	:: !node[n].polled && node[n].leads && node[n].rested + 1 < POLL -> node[n].rested++
 	:: else
 	fi;
-#endif
-	node[n].glanced = false;
+	node[n].polled = false;
 	if
 	:: node[n].gap < GAP -> node[n].gap++
 	:: else
 	fi;
+#ifndef CLOCK_COUNTS_OUTAGE
 	if
-	:: node[n].age < RETRY -> node[n].age++
+	:: !up && !node[n].paused -> node[n].waited = 0 /* elector.pollFailed */
 	:: else
 	fi;
-	if
-	:: node[n].suspects -> node[n].waited = true
-	:: else
-	fi;
-	if
-	:: !node[n].paused && up && writes && node[n].healthy < 2 -> node[n].healthy++
-	:: else
-	fi
+#endif
+	skip
 }
 #ifdef READ_ONLY
 /* One time without writes. */
@@ -415,22 +336,38 @@ inline turn() {
 	if
 	:: writes && !outage ->
 		writes = false; outage = true;
-		node[0].healthy = 0; node[1].healthy = 0;
 		node[0].ran = !node[0].paused; node[1].ran = !node[1].paused
 	:: !writes -> writes = true
 	:: true
 	fi
 }
 #endif
+/* Of the process n, which the lock row names. */
+inline judge(n) {
+	if
+	:: !node[n].paused && up && writes && healthy < RUNS -> healthy++
+	:: !writes -> healthy = 0
+	:: else
+	fi;
+	if
+	:: node[n].paused && !node[other].paused && up && writes && grant < GRANTS -> late++
+	:: else -> late = 0
+	fi;
+	assert(late <= SLOW + 2) /* one that is gone is replaced */
+}
 proctype Time() {
 	do
 	:: atomic {
-		goesOn && ready(0) && ready(1) ->
+		ready(0) && ready(1) ->
 		tick(0); tick(1);
+		if
+		:: holder == 1 -> judge(0)
+		:: holder == 2 -> judge(1)
+		:: else
+		fi;
 #ifdef READ_ONLY
-		turn();
-#endif
-#ifndef FEEDS
+		turn()
+#else
 		if
 		:: up = true
 		:: up = false

@@ -8,7 +8,7 @@ import (
 )
 
 // standBack is for how long a member at least takes the lock no more after it failed to lead.
-const standBack = 4 * timing.RetryPeriod
+const standBack = timing.StandBack
 
 // lockUse is what a process logged about the lock.
 type lockUse struct {
@@ -35,7 +35,7 @@ func (w *world) hear(p *process, r slog.Record) {
 		return
 	case "request failed":
 		return
-	case "the leader's process is gone: its peer URLs refuse connections, and it answers no challenge":
+	case "the leader's process is gone: it is not heard, and left a challenge unanswered":
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.condemned = append(w.condemned, time.Since(w.start))

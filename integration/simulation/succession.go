@@ -16,8 +16,8 @@ type disturbance struct {
 }
 
 // leaderPatience is how long after the end of a fault its leader may lose its lead because of it: statements under way
-// end, the lock expires, and a new leader takes over from one that failed to.
-const leaderPatience = statementTimeout + timing.Lease + timing.RenewDeadline + timing.TakeoverSilence
+// end, a challenge stays unanswered, and a new leader takes over from one that failed to.
+const leaderPatience = statementTimeout + timing.Unheard + timing.Answer + timing.LongestPause + timing.TakeoverSilence
 
 // concernsLeaders reports whether a fault can be a reason to replace a leader: one of a link between nodes is none,
 // because they find out in the table whether the leader lives.
@@ -71,8 +71,8 @@ const (
 	// successionTime is the longest time until another node leads in place of one that cannot. Where nothing else was
 	// wrong, none took longer than 2.8 s.
 	successionTime = 4 * time.Second
-	// quietTime is how much longer it takes to find that a leader can read and not write, if no client writes.
-	quietTime = timing.QuietHeartbeat
+	// quietTime is how much longer it takes to find that a leader can read and not write: clients write now and then.
+	quietTime = 10 * time.Second
 )
 
 // judgeSuccession checks that another node leads soon in place of one that cannot, if nothing else was wrong.

@@ -109,7 +109,12 @@ func (l *leader) AuthRows() *auth.Rows { return l.replica.Auth.Rows() }
 func (l *leader) Seen(token coder.FenceToken) { l.replica.seen.Observe(token) }
 
 // Refused implements write.Leader.
-func (l *leader) Refused(err error) { l.replica.Space.Refused(err) }
+func (l *leader) Refused(err error) {
+	l.replica.Space.Refused(err)
+	if f := l.replica.cfg.CommitFailed; f != nil && !sqlstore.IsConflict(err) {
+		f()
+	}
+}
 
 // Publish implements write.Leader.
 func (l *leader) Publish(c write.Committed) error {

@@ -112,7 +112,7 @@ func (c *Cluster) flags(cfg ClusterConfig) []string {
 		return append([]string{"--heartbeat-interval=500", "--election-timeout=5000"}, cfg.Extra...)
 	default:
 		return append([]string{
-			"--leader-elect-lease-duration=5m", "--leader-elect-renew-deadline=10s",
+			"--leader-answer-timeout=5m",
 			"--request-timeout=2m", "--stop-timeout=2m",
 		}, cfg.Extra...)
 	}

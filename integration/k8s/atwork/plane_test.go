@@ -33,8 +33,7 @@ func startPlane(t *testing.T, sz size, s store) *plane {
 	// Rates and parallelism as a large cluster has them: what a client holds itself
 	// to says nothing about the store. The locks are given time, as the machine may do
 	// much else.
-	patient := []string{"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
-		"--leader-elect-retry-period=2s"}
+	patient := []string{"--leader-answer-timeout=60s"}
 	p.account("kube-controller-manager", controlplane.StartControllerManager(t, p.api, append([]string{
 		"--kube-api-qps=5000", "--kube-api-burst=5000",
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",

@@ -20,7 +20,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/replica"
-	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -29,8 +28,6 @@ import (
 const (
 	cluster  = uint64(0xc1)
 	memberID = uint64(0xa2)
-
-	incarnation = uint64(0x1c)
 
 	term = int64(7)
 )
@@ -125,9 +122,7 @@ func (l *leader) RecordLoss(_ context.Context, lost coder.DataLoss) error {
 
 func (l *leader) KeepsLock() bool { return l.keeps.Load() }
 
-func (l *leader) Hurries() (uint64, time.Duration) { return incarnation, timing.Answer }
-
-func (l *leader) Beat() context.Context {
+func (l *leader) HeartbeatPeriod() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.beat == nil || l.beat.Err() != nil {

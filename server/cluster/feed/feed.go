@@ -28,8 +28,7 @@ type Feed struct {
 	watchdog *time.Timer
 	silent   error // with which the watchdog ends the feed
 
-	met      bool // the first message has come
-	hurries  *feedpb.Hurries
+	met      bool  // the first message has come
 	complete int64 // Next has returned all events up to this revision
 	pending  []*feedpb.Event
 }
@@ -78,7 +77,7 @@ func (f *Feed) Next() (replica.Update, error) {
 				f.Close()
 				return replica.Update{}, fmt.Errorf("feed from %s: %w", f.client.member, err)
 			}
-			f.met, f.hurries = true, r.GetHurries()
+			f.met = true
 		}
 		if r.Compacted {
 			f.Close()
@@ -96,12 +95,6 @@ func (f *Feed) Next() (replica.Update, error) {
 		}
 		return u, nil
 	}
-}
-
-// Hurries returns, once Next has returned an update, the incarnation of the leader's process, and how often it looks
-// for challenges after the end of this feed.
-func (f *Feed) Hurries() (incarnation uint64, answers time.Duration) {
-	return f.hurries.GetIncarnation(), time.Duration(f.hurries.GetAnswerIntervalMs()) * time.Millisecond
 }
 
 // assemble makes an update of all pending events. r is the last message that had some.

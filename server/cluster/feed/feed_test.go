@@ -18,7 +18,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/replica"
-	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -74,21 +73,6 @@ func TestFeedSaysWhetherTheLeaderKeepsTheLock(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-}
-
-// TestAFeedSaysHowOftenTheLeaderLooks for challenges after its end.
-func TestAFeedSaysHowOftenTheLeaderLooks(t *testing.T) {
-	l := newLeader(t, watch.Config{})
-	c := newClient(t, serve(t, newService(l), l))
-	f := follow(t, c, 1)
-	for range 2 {
-		_, err := f.Next()
-		require.NoError(t, err)
-		gotIncarnation, answers := f.Hurries()
-		require.Equal(t, incarnation, gotIncarnation)
-		require.Equal(t, timing.Answer, answers)
-	}
-	require.Zero(t, l.ended.Load())
 }
 
 // sink is the leader's side of a feed that ends with the first message.

@@ -80,7 +80,7 @@ type feeder struct {
 // run sends events as they come, and heartbeats.
 func (f *feeder) run(ctx context.Context) error {
 	for {
-		if err := f.beat(); err != nil {
+		if err := f.heartbeat(); err != nil {
 			return err
 		}
 		done, err := f.relay(ctx)
@@ -92,7 +92,7 @@ func (f *feeder) run(ctx context.Context) error {
 	}
 }
 
-func (f *feeder) beat() error {
+func (f *feeder) heartbeat() error {
 	f.at.CompactRevision = f.node.CompactRevision()
 	return f.send(nil, f.at.Revision, false)
 }
@@ -100,7 +100,7 @@ func (f *feeder) beat() error {
 // relay sends events until the next heartbeat is due. done reports that the feed has ended and that
 // the receiver was sent the reason.
 func (f *feeder) relay(ctx context.Context) (done bool, err error) {
-	interval := f.node.Beat()
+	interval := f.node.HeartbeatPeriod()
 	for {
 		r, err := f.watches.Next(interval)
 		switch {
@@ -168,8 +168,6 @@ func (f *feeder) send(events []*watch.Event, revision int64, fragment bool) erro
 	m := f.message(f.at)
 	if f.greets {
 		m.Protocol, f.greets = uint32(f.protocol), false
-		incarnation, answers := f.node.Hurries()
-		m.Hurries = &feedpb.Hurries{Incarnation: incarnation, AnswerIntervalMs: answers.Milliseconds()}
 	}
 	m.Events, m.Fragment, m.KeepsLock = toMessages(events), fragment, f.node.KeepsLock()
 	return f.stream.Send(m)

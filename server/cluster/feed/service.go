@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
@@ -35,10 +34,8 @@ type Node interface {
 	KeepsLock() bool
 	// RecordLoss writes down that the database lost data, for another member.
 	RecordLoss(ctx context.Context, lost coder.DataLoss) error
-	// Beat returns a context that ends when the next heartbeat of feeds is due.
-	Beat() context.Context
-	// Hurries returns this process's incarnation, and how often it looks for challenges once FeedEnded was called.
-	Hurries() (incarnation uint64, answers time.Duration)
+	// HeartbeatPeriod returns a context that ends when the next heartbeat of feeds is due.
+	HeartbeatPeriod() context.Context
 	// FeedEnded is called when a feed that had begun has ended.
 	FeedEnded()
 	// LeadershipEnded returns a channel that is closed when the current leadership ends. It is

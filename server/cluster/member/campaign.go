@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // Errors of Transfer.
@@ -25,8 +27,8 @@ var (
 // can commit, and a leader whose lock no other process took continues in the same call.
 // lead must return soon after its context has ended, because the lock is released after
 // that. If it returns before, the lock is released, and this member stands back (at
-// first for four retry periods, doubled by each further short call, up to 64 times), so
-// that others get their chance. An error is then logged and counted.
+// first for timing.StandBack, doubled by each further short call, up to
+// timing.LongestStandBack), so that others get their chance. An error is then logged and counted.
 //
 // observed is called when the holder has changed, with its member id; 0 is none. Calls
 // come in order from Run's goroutine, and continue after Resign. It must not block.
@@ -43,12 +45,12 @@ func (r *Registry) Campaign(lead func(context.Context) error, observed func(hold
 func (r *Registry) StopCampaign() { r.elector.stop() }
 
 // Resigned is closed once this process has resigned and has released the lock, or could
-// not do so within the renew deadline.
+// not do so within timing.ReleaseTimeout.
 func (r *Registry) Resigned() <-chan struct{} { return r.elector.resigned }
 
 // Resign ends the candidacy for good. If this process leads, it ends lead's context,
-// waits for lead to return, and releases the lock, for at most the renew deadline;
-// another process can take over at once. Heartbeats and looks continue.
+// waits for lead to return, and releases the lock, for at most timing.ReleaseTimeout;
+// another process can take over at once. Heartbeats and polls continue.
 func (r *Registry) Resign() {
 	r.elector.stop()
 	<-r.elector.resigned
@@ -62,34 +64,17 @@ func (r *Registry) Holder() uint64 {
 	return r.elector.holder
 }
 
-// Retry makes Run look at the lock row at once: when the leader's stream ended, say. It
-// returns at once. Calls that come during a look share the next one.
-func (r *Registry) Retry() {
+// PollNow makes Run read the lock row at once. It returns at once. Calls that come during a poll share the next one.
+func (r *Registry) PollNow() {
 	select {
-	case r.hurry <- struct{}{}:
+	case r.pollNow <- struct{}{}:
 	default:
 	}
 }
 
-// Suspect finds out whether the process that leads as member has ended. It challenges
-// the process through the database, and returns true if that left challenges unanswered
-// for silence and holds the lock. Then the member counts as not alive, and this process
-// takes the lock at once, unless there is a heartbeat before. A wrong suspicion costs
-// four writes; a wrong result, a change of leaders. Errors are the store's and ctx's.
-func (r *Registry) Suspect(ctx context.Context, member uint64, silence time.Duration) (gone bool, err error) {
-	e, silent, err := r.silent(ctx, member, silence)
-	if err != nil || !silent {
-		return false, err
-	}
-	gone = r.Holder() == member
-	r.view.condemn(e)
-	r.Retry()
-	return gone, nil
-}
-
 // Transfer hands the lock over to the process of another member: it ends lead's context,
 // waits for lead to return, and grants the lock to the successor, which leads once it
-// looks at the lock row. If it does not, the lock expires. Naming this member does
+// reads the lock row. If it does not, it is challenged like any leader. Naming this member does
 // nothing.
 //
 // It returns ErrNotHolder, ErrTransferring, or why the row could not be written. If ctx
@@ -134,12 +119,11 @@ type standBack struct {
 func (s *standBack) active() bool { return time.Now().Before(s.until) }
 
 // after returns how long to stand back after a call of lead that took so long.
-func (s *standBack) after(took, retryPeriod time.Duration) time.Duration {
-	shortest, longest := 4*retryPeriod, 64*retryPeriod
-	if took > longest {
+func (s *standBack) after(took time.Duration) time.Duration {
+	if took > timing.LongestStandBack {
 		s.delay = 0
 	}
-	s.delay = min(max(2*s.delay, shortest), longest)
+	s.delay = min(max(2*s.delay, timing.StandBack), timing.LongestStandBack)
 	s.until = time.Now().Add(s.delay)
 	return s.delay
 }

@@ -162,14 +162,14 @@ func (r *Registry) change(ctx context.Context,
 	}
 }
 
-// beginChange looks at the table, and makes batch conflict with other changes of the
+// beginChange lists the members, and makes batch conflict with other changes of the
 // membership since then.
 func (r *Registry) beginChange(ctx context.Context, batch sqlstore.BatchWrite) (table, error) {
 	counter, err := readChanges(ctx, r.store)
 	if err != nil {
 		return nil, err
 	}
-	t, err := r.look(ctx)
+	t, err := r.list(ctx)
 	if err == nil {
 		err = r.Err()
 	}

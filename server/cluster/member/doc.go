@@ -7,12 +7,12 @@
 //   - One process is the member of a name; an older one finds out, and ends (join_test.go).
 //   - An id names the same member permanently (join_test.go, change_test.go).
 //   - A process counts as gone only by evidence in the table: missing heartbeats,
-//     unanswered challenges, or its own statement (run_test.go, challenge_test.go).
+//     unanswered challenges, or its own statement (run_test.go, challenge_test.go, contest_test.go).
 //   - Each grant of the lock is led with once, by one process, which stops once another
 //     one was granted the lock (lead_test.go, transfer_test.go, history_test.go).
 //
 // The lock is for liveness only. The fence row decides which process may commit: taking
-// the lock too early costs a pause, never a write. ../DESIGN.md has the lock row, the clock
+// the lock too early costs a pause, never a write. ../DESIGN.md has the lock row, the rule
 // and the reasons.
 //
 // # Rows
@@ -32,37 +32,30 @@
 // # Alive
 //
 // No two clocks are compared. A process raises the number in its row at every heartbeat;
-// another one believes it alive while it sees the number change or hears it otherwise, and counts it as not alive
+// another one believes it alive while it sees the number change, and counts it as not alive
 // after three heartbeats without a change, by its own monotonic clock. Time in which it
 // could not read the table does not count: after an outage of the database all
 // members are as they were. A row seen for the first time counts as alive for as
 // long, unless its process said that it stopped.
 //
-// # Challenges
-//
-// Heartbeats are rare, so that an idle cluster writes little. Others that hear a process by
-// another way than the table say so by Heard, which counts as a heartbeat. A process that has to
-// know sooner whether another one runs writes a challenge into that one's row. Every
-// process looks at its own row, at the row that counts changes, and at the lock row at each
-// answer interval, which its row names: it is longer while nothing is expected to change. A leader promises its
-// followers to look more often once a feed has ended (feeds.go). It answers a challenge with a heartbeat at once, and
-// reads all rows if there was a change. A process that leaves several challenges in a row unanswered is silent. Each
-// challenge is a write, so that a database that takes no writes makes no process silent. Challenges are used before a
-// process takes over a member that did not leave, before a follower believes that the leader's process is gone, and
-// before "sqlbrain recover" writes.
-//
 // # Lock
 //
-// One row names the process that is to lead. That process sends heartbeats each retry
-// period, or rarely while all others hear it otherwise, and does not write the lock row again. Another one may swap the
-// row when it was released, when its holder has been silent for the lease or left challenges unanswered, said that it
-// stopped, was replaced, or was removed.
+// One row names the process that is to lead. Another one may swap the row when it was released, when its holder was
+// replaced or removed, and when the holder left a challenge in the row unanswered (contest.go). Followers that hear the
+// leader otherwise (RecordHeartbeat) do not challenge it, so that an idle cluster writes heartbeats only.
+//
+// # Challenges of members
+//
+// A process that starts under the name of a member that did not leave, and "sqlbrain recover", have to know whether that
+// member's process runs. They write challenges into its row (challenge.go). Every process polls its own row, and answers
+// a challenge with a heartbeat at once. A process that leaves several challenges in a row unanswered is silent. Each
+// challenge is a write, so that a database that takes no writes makes no process silent.
 //
 // # Certificates
 //
 // A row has the fingerprint of the certificate that the member's process shows to
 // other members. A process that starts publishes it as it joins, and with each
-// heartbeat. Other members learn of a new one at their next answer interval, because a join
+// heartbeat. Other members learn of a new one at their next poll, because a join
 // is a change, or at once by Refresh, when they meet an unknown certificate.
 //
 // # Protocols
@@ -94,11 +87,11 @@
 //     out of service, stop its process. The last member known to be alive cannot be
 //     removed, as in etcd: no member would be left to serve.
 //   - Update sets the peer URLs at which the other members reach a member, started or not,
-//     after their next look at the table. As in etcd the process does not listen elsewhere
+//     after their next poll. As in etcd the process does not listen elsewhere
 //     for that. The URLs are valid until the member is started with other peer URLs than at
 //     its last start.
 //   - Promote always fails, because there are no learners.
 //
-// Start reading at Join in join.go, then Registry.Run in run.go, view.go, elector.go and
-// change.go.
+// Start reading at Join in join.go, then Registry.Run in run.go, elector.go, contest.go, view.go
+// and change.go.
 package member

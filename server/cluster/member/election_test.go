@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -23,13 +24,15 @@ import (
 // patience ends a wait for something that does not come.
 const patience = time.Minute
 
-// Durations of two kinds of elections. In a quick one the lock expires after a
-// second; in a slow one never within a test, so that whatever does happen
-// happens for another reason.
+// In a quick election a silent leader is replaced soon. In a slow one it never is within a test, so that whatever does
+// happen happens for another reason.
 var (
-	quick = Config{LeaseDuration: time.Second, RenewDeadline: 600 * time.Millisecond, RetryPeriod: 20 * time.Millisecond}
-	slow  = Config{LeaseDuration: time.Hour, RenewDeadline: 50 * time.Minute, RetryPeriod: 20 * time.Millisecond}
+	quick = Config{}
+	slow  = Config{AnswerTimeout: time.Hour}
 )
+
+// replaced is how long it takes in a quick election to replace a leader that is silent.
+const replaced = timing.Unheard + timing.Answer
 
 // elect runs f with an election on an empty store, on a clock of its own: what waits
 // for time to pass takes none.
@@ -203,19 +206,11 @@ func (c *candidate) sees(holders ...*candidate) {
 	}
 }
 
-// suspect challenges the holder, and reports whether it is gone.
-func (c *candidate) suspect(holder *candidate) bool {
-	c.t.Helper()
-	gone, err := c.Suspect(context.Background(), holder.id(), 40*time.Millisecond)
-	require.NoError(c.t, err)
-	return gone
-}
-
 // stays requires that c does not take the lock in its next attempts.
 func (g *group) stays(c *candidate, of *term) {
 	g.t.Helper()
 	for range 3 {
-		c.Retry()
+		c.PollNow()
 		time.Sleep(10 * time.Millisecond)
 	}
 	g.none()
@@ -260,19 +255,19 @@ func (c *candidate) await(text string, times int) {
 var errAway = errors.New("the test's database is away")
 
 // faultyStore fails while it is away. It calls its hooks, where they are set, around
-// glances at the lock row, and around commits that change it.
+// polls of the lock row, and around commits that change it.
 type faultyStore struct {
 	sqlstore.Store
 	mu     sync.Mutex
 	away   bool
-	glance func(ctx context.Context, read func() ([][]byte, error)) ([][]byte, error)
+	poll   func(ctx context.Context, read func() ([][]byte, error)) ([][]byte, error)
 	commit func(ctx context.Context, commit func() error) error
 }
 
-func (s *faultyStore) onGlance(f func(context.Context, func() ([][]byte, error)) ([][]byte, error)) {
+func (s *faultyStore) onPoll(f func(context.Context, func() ([][]byte, error)) ([][]byte, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.glance = f
+	s.poll = f
 }
 
 func (s *faultyStore) onCommit(f func(context.Context, func() error) error) {
@@ -291,7 +286,7 @@ func (s *faultyStore) leave() {
 func (s *faultyStore) come() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away, s.glance, s.commit = false, nil, nil
+	s.away, s.poll, s.commit = false, nil, nil
 }
 
 func (s *faultyStore) isAway() bool {
@@ -302,7 +297,7 @@ func (s *faultyStore) isAway() bool {
 
 func (s *faultyStore) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	s.mu.Lock()
-	hook := s.glance
+	hook := s.poll
 	s.mu.Unlock()
 	if s.isAway() {
 		return nil, errAway

@@ -1,7 +1,6 @@
 package member
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,7 @@ import (
 
 // elector is this process's part in the election. Registry.Run calls step with each lock row
 // that it has read. The row alone decides what step does, so earlier writes with an unknown
-// outcome need not be resolved.
+// outcome need no resolving.
 type elector struct {
 	cfg         Config
 	log         *slog.Logger
@@ -25,14 +24,14 @@ type elector struct {
 	incarnation uint64
 	wake        func() // makes Run read the lock row at once
 	trips       *trips
+	view        *view
 
 	// Only Run's goroutine uses these.
 	base    context.Context
-	lock    lock          // as last read or written
-	clock   time.Duration // the view's clock when the row was read
-	since   time.Duration // on that clock: the row has been the same since then
-	retryAt time.Duration // on that clock: no attempt to take the lock before
-	refused bool          // the last attempt failed: the database may take no writes
+	lock    lock    // as last read or written
+	pending pending // the challenge in it
+	refused bool    // the last attempt to take the lock failed: the holder gets a new challenge first
+	silent  bool    // it was logged that the holder answers and is not heard
 
 	leads    sync.WaitGroup // calls of lead
 	resigned chan struct{}  // closed by resign
@@ -47,6 +46,7 @@ type elector struct {
 	term     *leadership        // nil while the process neither leads nor has to release
 	spent    int64              // the grant of the last leadership that is over
 	holder   uint64             // the member that has the lock, 0 if none
+	hearing  hearing            // of the holder
 	told     uint64             // the holder that observed was last called with
 	last     uint64             // the last holder that was not 0
 	backoff  standBack
@@ -70,20 +70,11 @@ type transfer struct {
 	result    chan error // buffered
 }
 
-// vacancy says why the lock may be taken.
-type vacancy int
-
-const (
-	held     vacancy = iota
-	doubtful         // its holder has been silent for a part of the lease, and was not asked yet
-	expired          // its holder has been silent for the lease, and left a challenge unanswered
-	vacant           // it was released, or its holder's process is gone
-)
-
 func newElector(r *Registry) *elector {
 	e := &elector{
 		cfg: r.cfg, log: r.log.With("member", fmt.Sprintf("%x", r.id)), metrics: r.metrics,
-		id: r.id, incarnation: r.incarnation, wake: r.Retry, trips: &r.trips, resigned: make(chan struct{}),
+		id: r.id, incarnation: r.incarnation, wake: r.PollNow, trips: &r.trips, view: r.view,
+		resigned: make(chan struct{}),
 	}
 	e.resign = sync.OnceFunc(func() { close(e.resigned) })
 	return e
@@ -92,28 +83,14 @@ func newElector(r *Registry) *elector {
 // standing reports whether the process may take the lock. e.mu is held.
 func (e *elector) standing() bool { return e.lead != nil && e.quit.IsZero() }
 
-// vacancy reports whether the lock may be taken. holder is the holder's member row, nil if it
-// is not a member, and s what was seen of it.
-func (e *elector) vacancy(holder *entry, s sighting) vacancy {
+// vacant reports whether the lock may be taken at once: it was released, or its holder's process is known to be gone.
+func (e *elector) vacant() bool {
 	l := e.lock
-	switch {
-	case l.holder == 0:
-		return vacant
-	case holder == nil || holder.Stopped || holder.Incarnation != l.incarnation || s.gone:
-		return vacant
+	if l.holder == 0 {
+		return true
 	}
-	lease, silence := e.cfg.LeaseDuration, e.clock-max(s.since, e.since)
-	twoLooks := 2 * e.cfg.glanceInterval()
-	if holder.answers() > e.cfg.answerInterval {
-		twoLooks = 2 * holder.answers()
-	}
-	switch {
-	case !s.asked && silence >= lease/timing.DoubtAfter:
-		return doubtful
-	case silence >= lease && e.clock-s.askedAt >= max(lease/timing.ChallengeShare, twoLooks):
-		return expired
-	}
-	return held
+	m, known := withID(e.view.last(), l.holder)
+	return !known || m.Stopped || m.Incarnation != l.incarnation
 }
 
 // names reports whether l is a grant to this process.
@@ -121,21 +98,16 @@ func (e *elector) names(l lock) bool {
 	return l.holder == e.id && l.incarnation == e.incarnation
 }
 
-// step acts on the lock row that was just read. holder is the row of the member that holds
-// the lock, and s what was seen of it. The error is the database's if a write failed.
-func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Duration, s sighting) error {
-	e.clock = clock
-	if !bytes.Equal(l.raw, e.lock.raw) {
-		e.since = clock
-	}
+// step acts on the lock row, which was read since began. The error is the database's if a write failed.
+func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 	missing := l.raw == nil
 	if missing {
 		l.sequence = max(e.lock.grant, e.lock.sequence) // grants continue to rise
 		l.grant = l.sequence
 	}
 	e.lock = l
-	v := e.vacancy(holder, s)
-	e.note(l.holder, v)
+	vacant := e.vacant()
+	e.follow(vacant)
 
 	e.mu.Lock()
 	e.unsure = e.names(l)
@@ -151,14 +123,16 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 			t.cancel()
 		}
 	}
-	mayAct := standing && v != held && clock >= e.retryAt && !e.backoff.active()
+	mayAct := standing && !e.backoff.active()
 	e.mu.Unlock()
 
 	switch {
 	case t != nil && running && missing:
 		restored := lock{holder: e.id, incarnation: e.incarnation, grant: t.grant,
 			sequence: max(l.sequence, t.grant)}.encode()
-		return e.swap(ctx, &restored, nil)
+		return e.swap(ctx, &restored)
+	case t != nil && running && !lost && l.challenge != 0:
+		return e.swap(ctx, l.challengedBy(0)) // the answer
 	case t != nil && running:
 		return nil
 	case t != nil && lost:
@@ -167,7 +141,7 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 	case t != nil:
 		return e.release(ctx, t)
 	case e.names(l) && (!standing || l.grant == e.spent):
-		err := e.swap(ctx, l.grantTo(0, 0), nil)
+		err := e.swap(ctx, l.grantTo(0, 0))
 		if err == nil {
 			e.wake() // to see that it is released
 		}
@@ -178,30 +152,14 @@ func (e *elector) step(ctx context.Context, l lock, holder *entry, clock time.Du
 	case !mayAct:
 		e.settle()
 		return nil
-	case v == doubtful:
-		return e.swap(ctx, nil, holder)
-	case v == vacant && !s.gone:
-		holder = nil // its heartbeats make no difference
-	case e.refused:
-		return e.probe(ctx, holder)
+	case vacant:
+		return e.take(ctx)
 	}
-	return e.take(ctx, holder)
+	return e.contest(ctx, began)
 }
 
-// probe challenges a silent holder after an attempt to take the lock has failed. The database
-// may take no writes: then the holder cannot send heartbeats, and is replaced only after it
-// had time to send one.
-func (e *elector) probe(ctx context.Context, silent *entry) error {
-	err := e.swap(ctx, nil, silent)
-	if err == nil {
-		e.refused, e.retryAt = false, e.clock+2*e.cfg.RetryPeriod
-	}
-	return err
-}
-
-// take swaps the lock row. If the holder counts as silent, the same commit challenges it, so
-// that a heartbeat that came first makes the commit fail.
-func (e *elector) take(ctx context.Context, silent *entry) error {
+// take swaps the lock row. An answer of the holder that came first makes the swap fail.
+func (e *elector) take(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.mu.Lock()
@@ -211,7 +169,7 @@ func (e *elector) take(ctx context.Context, silent *entry) error {
 	}
 	e.attempt, e.unsure = cancel, true
 	e.mu.Unlock()
-	err := e.swap(ctx, e.lock.grantTo(e.id, e.incarnation), silent)
+	err := e.swap(ctx, e.lock.grantTo(e.id, e.incarnation))
 	e.mu.Lock()
 	e.attempt = nil
 	e.unsure = e.names(e.lock) || errors.Is(err, sqlstore.ErrUncertain)
@@ -221,34 +179,25 @@ func (e *elector) take(ctx context.Context, silent *entry) error {
 		return err
 	}
 	if e.names(e.lock) {
-		e.note(e.id, held)
+		e.follow(false)
 		e.begin(e.lock)
 	}
 	return nil
 }
 
-// swap replaces the row that was read last, and challenges a member; either may be nil. A
-// conflict is not an error: the row is read again at once.
-func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error {
+// swap replaces the row that was read last. A conflict is not an error: the row is read again at once.
+func (e *elector) swap(ctx context.Context, next *lock) error {
 	batch := e.cfg.Store.BeginBatchWrite()
-	switch {
-	case next == nil:
-		next = &e.lock
-	case e.lock.raw == nil:
+	if e.lock.raw == nil {
 		batch.PutIfNotExist(coder.LockKey(), next.raw)
-	default:
+	} else {
 		batch.CAS(coder.LockKey(), next.raw, e.lock.raw)
 	}
-	if challenged != nil {
-		row := challenged.row
-		row.Challenge = newID()
-		batch.CAS(challenged.key(), row.encode(), challenged.raw)
+	limit := timing.StatementTimeout
+	if e.names(e.lock) { // an answer that hangs leaves time for another one
+		limit = e.trips.bound(timing.AnswerTimeout)
 	}
-	most := e.cfg.farTimeout()
-	if !e.names(e.lock) { // a candidate has no lease to renew
-		most = timing.HeartbeatTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, e.trips.atLeast(e.cfg.leaderTimeout(), most))
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := batch.Commit(ctx)
 	var conflict *sqlstore.Conflict
@@ -257,9 +206,7 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 		e.wake()
 		return nil
 	case err == nil || errors.Is(err, sqlstore.ErrRowMissing): // a missing row was written all the same
-		if !bytes.Equal(next.raw, e.lock.raw) {
-			e.lock, e.since = *next, e.clock
-		}
+		e.lock = *next
 		return nil
 	}
 	return fmt.Errorf("writing the lock row: %w", err)
@@ -269,7 +216,7 @@ func (e *elector) swap(ctx context.Context, next *lock, challenged *entry) error
 func (e *elector) begin(l lock) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wake() // to send a heartbeat, or to release the lock
+	e.wake() // to answer a challenge, or to release the lock
 	if !e.standing() {
 		return
 	}
@@ -297,7 +244,7 @@ func (e *elector) ended(t *leadership, err error, alone bool) {
 		e.log.Info("stopped leading", "lost", t.lost, "result", err)
 		return
 	}
-	delay := e.backoff.after(t.over.Sub(t.begun), e.cfg.RetryPeriod)
+	delay := e.backoff.after(t.over.Sub(t.begun))
 	if err == nil {
 		e.log.Info("leading ended by itself, standing back", "for", delay)
 		return
@@ -314,7 +261,7 @@ func (e *elector) release(ctx context.Context, t *leadership) error {
 		successor = t.transfer.successor
 	}
 	e.mu.Unlock()
-	if err := e.swap(ctx, e.lock.grantTo(successor.ID, successor.Incarnation), nil); err != nil {
+	if err := e.swap(ctx, e.lock.grantTo(successor.ID, successor.Incarnation)); err != nil {
 		return err
 	}
 	switch {
@@ -325,7 +272,7 @@ func (e *elector) release(ctx context.Context, t *leadership) error {
 	default:
 		e.log.Info("released the lock")
 	}
-	e.note(successor.ID, held)
+	e.follow(e.vacant())
 	e.finish(t, nil)
 	return nil
 }
@@ -336,7 +283,7 @@ func (e *elector) wasTransferred(t *leadership) error {
 	if t.transfer != nil && e.lock.holder == t.transfer.successor.ID {
 		return nil
 	}
-	e.log.Info("the lock to be released is another's already")
+	e.log.Info("lock is already held by another member, nothing to release")
 	return ErrNotHolder
 }
 
@@ -352,10 +299,13 @@ func (e *elector) finish(t *leadership, err error) {
 	e.settle()
 }
 
-// glanced counts a glance that failed while the process leads. It also ends the release of
-// the lock once that has taken longer than the renew deadline.
-func (e *elector) glanced(err error) {
-	late := func(since time.Time) bool { return !since.IsZero() && time.Since(since) > e.cfg.RenewDeadline }
+// polled counts a poll that failed while the process leads. It also ends the release of
+// the lock once that has taken longer than timing.ReleaseTimeout.
+func (e *elector) polled(err error) {
+	late := func(since time.Time) bool { return !since.IsZero() && time.Since(since) > timing.ReleaseTimeout }
+	if err != nil {
+		e.pending = pending{} // the holder may have been without the database, too
+	}
 	e.mu.Lock()
 	t, quit := e.term, e.quit
 	expired := t != nil && late(t.over)
@@ -364,7 +314,7 @@ func (e *elector) glanced(err error) {
 		e.metrics.renewalFailures.Inc()
 	}
 	if expired {
-		e.log.Warn("the lock could not be released, it expires by itself", "error", err)
+		e.log.Warn("the lock could not be released; another member takes it once it was challenged", "error", err)
 		e.finish(t, err)
 	}
 	if expired && !quit.IsZero() || t == nil && late(quit) {
@@ -372,13 +322,17 @@ func (e *elector) glanced(err error) {
 	}
 }
 
-// note records who holds the lock.
-func (e *elector) note(holder uint64, v vacancy) {
-	if v == vacant {
+// follow records who holds the lock.
+func (e *elector) follow(vacant bool) {
+	holder := e.lock.holder
+	if vacant {
 		holder = 0
 	}
 	e.mu.Lock()
 	e.holder = holder
+	if e.hearing.grant != e.lock.grant {
+		e.hearing = hearing{grant: e.lock.grant, since: time.Now()}
+	}
 	if holder != 0 && holder != e.last {
 		e.last = holder
 		e.metrics.transitions.Inc()
@@ -394,23 +348,11 @@ func (e *elector) note(holder uint64, v vacancy) {
 	}
 }
 
-// holds reports whether this process has the lock as far as it knows: its heartbeats
-// keep it.
+// holds reports whether this process has the lock as far as it knows.
 func (e *elector) holds() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term != nil && !e.term.lost
-}
-
-// follows returns the member that leads instead of this process; 0 while this process leads, or may
-// have something to do about the lock.
-func (e *elector) follows() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.term != nil || e.unsure || !e.quit.IsZero() || e.holder == e.id {
-		return 0
-	}
-	return e.holder
 }
 
 // stop ends the candidacy, without waiting.

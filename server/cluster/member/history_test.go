@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -67,22 +68,11 @@ func TestOneOfFiveLeads(t *testing.T) {
 	})
 }
 
-func TestBadLeasesAreRefused(t *testing.T) {
-	for want, c := range map[string]Config{
-		"deadline of 2s":       {RenewDeadline: 2 * time.Second},
-		"deadline of -1ns":     {RenewDeadline: -1},
-		"retry period of 1.3s": {RetryPeriod: 1300 * time.Millisecond},
-		"retry period of -1ns": {RetryPeriod: -1},
-		"retry period of 3000": {RetryPeriod: 30_000 * time.Hour},
-		"lease duration, 1s":   {LeaseDuration: time.Second},
-	} {
-		c.Store, c.Name = newStore(t), "a"
-		_, err := Join(t.Context(), c)
-		require.ErrorContains(t, err, want)
+func TestBadAnswerTimeoutIsRefused(t *testing.T) {
+	for _, d := range []time.Duration{-1, timing.Answer - 1} {
+		_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", AnswerTimeout: d})
+		require.ErrorContains(t, err, "answer timeout of "+d.String())
 	}
-	_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", LeaseDuration: 100 * time.Millisecond,
-		RenewDeadline: 80 * time.Millisecond, RetryPeriod: 25 * time.Millisecond})
-	require.NoError(t, err)
 }
 
 var historySeed = flag.Uint64("seed", 0, "the seed of TestRandomHistories, in place of a random one")
@@ -97,8 +87,7 @@ func TestRandomHistories(t *testing.T) {
 	t.Logf("repeat: -seed=%d (schedules differ all the same)", seed)
 	synctest.Test(t, func(t *testing.T) {
 		m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), grants: map[int64]bool{}}
-		g := newGroup(t, Config{LeaseDuration: time.Second, RenewDeadline: 900 * time.Millisecond,
-			RetryPeriod: 4 * time.Millisecond}, memstore.New())
+		g := newGroup(t, quick, memstore.New())
 		const size = 4
 		members := make([]*candidate, size)
 		for i := range members {
@@ -138,14 +127,14 @@ func TestRandomHistories(t *testing.T) {
 				term.quit <- nil
 			case 4: // freezes, until another one has taken the lock
 				holder.freeze()
-				others(i, func(o *candidate) { m.suspect(o, holder) })
+				others(i, func(o *candidate) { o.Refused(holder.id()) })
 				next := g.next()
 				holder.faults.come()
 				m.faults(holder)
 				term.ends(t)
 				next.quit <- nil
 			case 5: // is alive, in fact
-				others(i, func(o *candidate) { m.suspect(o, holder) })
+				others(i, func(o *candidate) { o.Refused(holder.id()) })
 				select {
 				case term.quit <- nil:
 				default:
@@ -172,13 +161,6 @@ func (m *model) pick(n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rnd.IntN(n)
-}
-
-// suspect finds a holder silent if it is, or if o is about to err.
-func (m *model) suspect(o, holder *candidate) {
-	if _, err := o.Suspect(m.t.Context(), holder.id(), 40*time.Millisecond); err != nil {
-		m.t.Log(err)
-	}
 }
 
 func (m *model) join(g *group, i int) *candidate {
@@ -213,7 +195,7 @@ func (m *model) faults(c *candidate) { m.faultsOf(c.faults) }
 
 // faultsOf makes a member's store fail now and then.
 func (m *model) faultsOf(s *faultyStore) {
-	s.onGlance(func(_ context.Context, read func() ([][]byte, error)) ([][]byte, error) {
+	s.onPoll(func(_ context.Context, read func() ([][]byte, error)) ([][]byte, error) {
 		if m.pick(20) == 0 {
 			return nil, errAway
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -29,9 +30,9 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
 		began: time.Now(), incarnation: newID(), silenced: make(map[uint64]bool), ended: make(chan struct{}),
-		looked: make(chan struct{}), asked: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		looked: make(chan struct{}), asked: make(chan struct{}, 1), pollNow: make(chan struct{}, 1),
 	}
-	r.view = newView(r.incarnation, cfg.longestStep(cfg.glanceInterval()))
+	r.view = newView(r.incarnation)
 	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
 		return nil, err
 	}
@@ -129,14 +130,14 @@ func (r *Registry) replace(ctx context.Context, old entry) error {
 		return nil
 	}
 	r.log.Info("waiting until the previous process of this member has been silent, because it did not say that it stopped",
-		"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat, "silence", old.silence())
+		"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat, "silence", timing.MissedPolls*r.cfg.poll)
 	return r.awaitSilence(ctx, old, ErrRunning, "")
 }
 
 // awaitSilence challenges the process that keeps the row e, and waits until it has been silent.
 // If the process answers, awaitSilence fails with refusal, what was seen, and advice.
 func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, advice string) error {
-	silent, seen, err := challenge(ctx, r.store, e, e.silence(), r.trips.pause())
+	silent, seen, err := challenge(ctx, r.store, e, max(r.cfg.poll, r.trips.pause(e.roundTrip())))
 	switch {
 	case err != nil:
 		return err
@@ -163,8 +164,7 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 	}
 	own.ClientURLs, own.Version = r.cfg.ClientURLs, r.cfg.Version
 	own.Incarnation, own.Heartbeat = r.incarnation, 0
-	own.Interval, own.Stopped = r.cfg.heartbeatInterval.Milliseconds(), false
-	own.Answers, own.Challenge = r.cfg.answerInterval.Milliseconds(), 0
+	own.Stopped, own.Challenge = false, 0
 	r.describe(&own.row)
 	if old.raw == nil {
 		batch.PutIfNotExist(own.key(), own.encode())
@@ -176,8 +176,8 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 
 // describe sets what the row says of this process.
 func (r *Registry) describe(own *row) {
-	own.Hears = r.cfg.HearsLeader
 	own.Protocol = r.cfg.protocol
+	own.RoundTrip = r.trips.shortest().Microseconds()
 	own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, too
 }
 

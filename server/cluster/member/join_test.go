@@ -24,7 +24,7 @@ func TestIDsAreStableByName(t *testing.T) {
 		require.NotEqual(t, first.Incarnation, again.Incarnation)
 		require.Equal(t, Member{
 			ID: first.ID, Name: "n1", PeerURLs: []string{"http://10.0.0.1:2380"}, ClientURLs: []string{"http://n1:2379"},
-			Version: "v1", Incarnation: again.Incarnation, Alive: true, Protocol: Protocol,
+			Version: "v1", Incarnation: again.Incarnation, Alive: true, Protocol: Protocol, RoundTrip: again.RoundTrip,
 		}, again)
 	})
 }
@@ -47,7 +47,7 @@ func TestMemberNames(t *testing.T) {
 		ids := map[uint64]string{}
 		for _, name := range names {
 			r := start(t, store, name)
-			beat(t, r)
+			heartbeat(t, r)
 			require.NoError(t, r.Err())
 			ids[r.Self().ID] = name
 		}
@@ -98,18 +98,18 @@ func TestJoinTakesOverAnAddedMember(t *testing.T) {
 func TestAForcedProcessReplacesTheOneBefore(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		older := start(t, store, "default")
-		beat(t, older)
+		heartbeat(t, older)
 		require.NoError(t, older.Err())
 		newer := replace(t, store, "default")
-		beat(t, older)
+		heartbeat(t, older)
 		requireEnded(t, older, ErrReplaced)
-		beat(t, newer)
+		heartbeat(t, newer)
 		require.NoError(t, newer.Err())
 
 		_, _, err := older.Add(t.Context(), []string{"http://10.0.0.2:2380"}, false)
 		require.ErrorIs(t, err, ErrReplaced)
 		require.NoError(t, older.Leave(t.Context()))
-		beat(t, older)
+		heartbeat(t, older)
 		require.Equal(t, newer.Self().Incarnation, member(t, newer, "default").Incarnation)
 		require.True(t, member(t, newer, "default").Alive, "the older one has no say any more")
 	})
@@ -136,7 +136,7 @@ func TestOneOfConcurrentProcessesOfANameJoins(t *testing.T) {
 			if r == nil {
 				continue
 			}
-			beat(t, r)
+			heartbeat(t, r)
 			if r.Err() == nil {
 				members = append(members, r.Self().Incarnation)
 				require.Len(t, list(t, r), 1)
@@ -153,7 +153,7 @@ func TestUpdatedURLsOutliveARestart(t *testing.T) {
 		_, err := r.Update(t.Context(), r.Self().ID, []string{"http://10.0.0.9:2380"})
 		require.NoError(t, err)
 		require.Equal(t, []string{"http://10.0.0.9:2380"}, r.Self().PeerURLs)
-		beat(t, r)
+		heartbeat(t, r)
 		r = start(t, store, "n1", "http://10.0.0.1:2380")
 		require.Equal(t, []string{"http://10.0.0.9:2380"}, r.Self().PeerURLs)
 		r = start(t, store, "n1", "http://10.0.0.2:2380")

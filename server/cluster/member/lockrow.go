@@ -10,12 +10,13 @@ import (
 )
 
 // lock is what the lock row says, as it was read or written. It is written when the
-// leadership changes, and not to renew it.
+// leadership changes, and when its holder is challenged and answers.
 type lock struct {
 	holder uint64 // member id; 0: the lock was released
 	// incarnation and grant name the process that leads, and its leadership.
 	incarnation uint64
 	grant       int64
+	challenge   uint64 // asks the holder to prove that it runs; 0: none
 	sequence    int64  // the row's mark
 	raw         []byte // the whole value, for compare and swap; nil: the row is missing
 }
@@ -27,6 +28,8 @@ type lockRecord struct {
 	// Grant is the row's sequence when the holder was named. It stays the same if a
 	// later change of the row leaves the leadership as it is.
 	Grant int64 `json:"grant,omitempty"`
+	// Challenge is there while a candidate waits for a proof that the holder runs. The holder answers by removing it.
+	Challenge string `json:"challenge,omitempty"`
 }
 
 // decodeLock is the inverse of encode; raw is nil if the row is missing.
@@ -46,6 +49,9 @@ func decodeLock(raw []byte) (lock, error) {
 	if err == nil && record.Incarnation != "" {
 		l.incarnation, err = strconv.ParseUint(record.Incarnation, 16, 64)
 	}
+	if err == nil && record.Challenge != "" {
+		l.challenge, err = strconv.ParseUint(record.Challenge, 16, 64)
+	}
 	if err == nil && (record.Grant <= 0 || record.Grant > sequence || (l.holder != 0) != (l.incarnation != 0)) {
 		err = errors.New("it has no grant, or names no process")
 	}
@@ -62,6 +68,9 @@ func (l lock) encode() lock {
 	if l.holder != 0 {
 		record.Holder, record.Incarnation = strconv.FormatUint(l.holder, 16), strconv.FormatUint(l.incarnation, 16)
 	}
+	if l.challenge != 0 {
+		record.Challenge = strconv.FormatUint(l.challenge, 16)
+	}
 	text, err := json.Marshal(record)
 	if err != nil {
 		panic(err)
@@ -76,5 +85,14 @@ func (l lock) grantTo(member, incarnation uint64) *lock {
 	next := lock{
 		holder: member, incarnation: incarnation, grant: l.sequence + 1, sequence: l.sequence + 1,
 	}.encode()
+	return &next
+}
+
+// challengedBy returns the row that replaces l and has the challenge, or none; the leadership stays.
+func (l lock) challengedBy(challenge uint64) *lock {
+	next := l
+	next.challenge = challenge
+	next.sequence++
+	next = next.encode()
 	return &next
 }

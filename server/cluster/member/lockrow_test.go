@@ -30,7 +30,7 @@ func TestARowThatIsNotReadableIsNotTaken(t *testing.T) {
 				g.put(bad)
 				a := g.join("a")
 				a.await("the lock row cannot be read", 1)
-				time.Sleep(5 * quick.LeaseDuration)
+				time.Sleep(5 * replaced)
 				g.none()
 				raw, err := g.store.Get(t.Context(), coder.LockKey())
 				require.NoError(t, err)

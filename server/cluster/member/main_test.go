@@ -51,8 +51,8 @@ func start(t testing.TB, store sqlstore.Store, name string, peerURLs ...string) 
 func config(t testing.TB, store sqlstore.Store, name string, peerURLs ...string) Config {
 	return Config{
 		Store: store, Name: name, PeerURLs: peerURLs, ClientURLs: []string{"http://" + name + ":2379"}, Version: "v1",
-		answerInterval: 10 * time.Millisecond,
-		Logger:         slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		poll: 10 * time.Millisecond, fastPoll: 10 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
 
@@ -85,9 +85,9 @@ func member(t testing.TB, r *Registry, name string) Member {
 	return Member{}
 }
 
-func beat(t testing.TB, r *Registry) {
+func heartbeat(t testing.TB, r *Registry) {
 	t.Helper()
-	require.NoError(t, r.beat(t.Context(), nil))
+	require.NoError(t, r.heartbeat(t.Context(), nil))
 }
 
 func requireEnded(t testing.TB, r *Registry, want error) {

@@ -1,6 +1,9 @@
 package member
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Member is what is known of one member. Its slices must not be changed.
 type Member struct {
@@ -13,6 +16,8 @@ type Member struct {
 	// Incarnation distinguishes the processes of the member; 0 if none ever
 	// sent a heartbeat.
 	Incarnation uint64
+	// RoundTrip is the time that a statement of the process takes, as it said last.
+	RoundTrip time.Duration
 	// Alive: its heartbeats arrive, as far as this node could see.
 	Alive bool
 	// Stopped: its process said that it stops.

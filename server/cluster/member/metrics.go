@@ -7,6 +7,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/metric"
 )
 
+// What came of the challenge to a leader.
+const (
+	verdictAlive = "alive"
+	verdictGone  = "gone"
+)
+
 // metrics are those of the package.
 type metrics struct {
 	failures        prometheus.Counter
@@ -14,6 +20,7 @@ type metrics struct {
 	transitions     prometheus.Counter
 	renewalFailures prometheus.Counter
 	leadFailures    prometheus.Counter
+	suspicions      *prometheus.CounterVec
 	withdraw        func()
 }
 
@@ -32,6 +39,13 @@ func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
 			"Reads and writes of the lock row that failed while leading, lost races included."),
 		leadFailures: counter("sqlbrain_election_lead_failures_total",
 			"Leaderships that ended by themselves with an error."),
+	}
+	m.suspicions = promauto.With(own).NewCounterVec(prometheus.CounterOpts{
+		Name: "sqlbrain_leader_suspicions_total",
+		Help: "Leaders that this member did not hear and challenged in the database, by what came of it: alive, or gone.",
+	}, []string{"verdict"})
+	for _, verdict := range []string{verdictAlive, verdictGone} {
+		m.suspicions.WithLabelValues(verdict)
 	}
 	for _, s := range []string{"alive", "stopped", "silent", "unstarted"} {
 		promauto.With(own).NewGaugeFunc(prometheus.GaugeOpts{

@@ -39,7 +39,7 @@ func TestMembersOfOtherProtocolsDoNotJoin(t *testing.T) {
 				second, err := Join(t.Context(), cfg)
 				require.NoError(t, err, "the other process is gone")
 				require.NoError(t, second.CheckProtocols())
-				beat(t, first)
+				heartbeat(t, first)
 				list(t, second)
 				require.ErrorIs(t, second.CheckProtocols(), ErrProtocol, "it is back")
 			})

@@ -1,6 +1,10 @@
 package member
 
-import "context"
+import (
+	"context"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
+)
 
 // refresh is a look at the table that several callers share.
 type refresh struct {
@@ -49,14 +53,14 @@ func (r *Registry) refresh(ctx context.Context) {
 	asked := r.next
 	r.next = nil // later callers need a later look
 	r.mu.Unlock()
-	asked.err = r.lookOnce(ctx)
+	asked.err = r.listOnce(ctx)
 	close(asked.done)
 }
 
-// lookOnce makes one look of bounded length. A failure is not logged: glances fail too.
-func (r *Registry) lookOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout())
+// listOnce lists the members within a bound. A failure is not logged: polls fail too.
+func (r *Registry) listOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout(timing.PollTimeout))
 	defer cancel()
-	_, err := r.look(ctx)
+	_, err := r.list(ctx)
 	return err
 }

@@ -60,7 +60,7 @@ func TestRowsHaveTheFingerprintOfTheProcess(t *testing.T) {
 
 		own.rotate("f2")
 		require.Equal(t, "f1", member(t, other, "n1").Fingerprint)
-		beat(t, r)
+		heartbeat(t, r)
 		require.Equal(t, "f2", member(t, other, "n1").Fingerprint)
 		list(t, r)
 		require.Contains(t, own.seen(), "f2")
@@ -119,9 +119,9 @@ func TestRefreshesShareLooksAndAreBounded(t *testing.T) {
 		began := time.Now()
 		callers.Wait()
 		require.Less(t, time.Since(began), 4*time.Second)
-		// One per pause, the regular ones, and the heartbeats', which look twice at most.
+		// One per pause, the regular ones, that of the first poll, and the heartbeats', which list twice at most.
 		require.LessOrEqual(t, store.looks.Load()-before,
-			int64(time.Since(began)/timing.RefreshPause+3*time.Since(began)/timing.MemberLook+2))
+			int64(time.Since(began)/timing.RefreshPause+3*time.Since(began)/timing.MemberList+3))
 	})
 }
 
@@ -145,7 +145,7 @@ func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
 		r := run(t, start(t, store, "n1"))
 		defer r.kill()
 		seen := func() int {
-			time.Sleep(2 * r.cfg.answerInterval)
+			time.Sleep(2 * r.cfg.poll)
 			synctest.Wait()
 			return len(r.Cached())
 		}
@@ -159,11 +159,11 @@ func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
 			t.Error("the members are read although nothing has changed")
 		default:
 		}
-		require.Less(t, 100*r.cfg.answerInterval, interval)
+		require.Less(t, 100*r.cfg.poll, interval)
 		other.kill()
 		_, err := other.Remove(t.Context(), r.Self().ID)
 		require.NoError(t, err)
-		time.Sleep(2 * r.cfg.answerInterval)
+		time.Sleep(2 * r.cfg.poll)
 		synctest.Wait()
 		requireEnded(t, r.Registry, ErrRemoved)
 	})

@@ -29,27 +29,24 @@ type Registry struct {
 	trips       trips
 	began       time.Time
 	// when the table last showed that this process has the lock, since began
-	kept      atomic.Int64
-	glancedAt atomic.Int64 // when the last glance began, since began
+	kept     atomic.Int64
+	polledAt atomic.Int64 // when the last poll began, since began
 	// when a feed of this process ended last, since began; 0: never
-	unfed     atomic.Int64
-	asked     chan struct{}                                     // signals Run that next was set
-	hurry     chan struct{}                                     // signals Run to glance at once; one slot
-	piggyback atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
-	fed       atomic.Pointer[fed]                               // by the last process that this one heard; nil: none
+	feedEnded    atomic.Int64
+	commitFailed atomic.Bool                                       // since the last poll
+	asked        chan struct{}                                     // signals Run that next was set
+	pollNow      chan struct{}                                     // signals Run to poll at once; one slot
+	piggyback    atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
 
 	// Run's goroutine only:
-	lookedAt                 time.Time     // when Run last read the rows of all members
-	counted                  []byte        // the count of changes at the last look for them
-	beaten                   time.Time     // when the last heartbeat was sent
-	challenged               time.Time     // when a challenge was last found
-	promised                 time.Duration // how long an answer may take, as this process's row says
-	beatTrouble, lockTrouble bool          // the last heartbeat, or glance, failed
+	listedAt                      time.Time // when Run last read the rows of all members
+	counted                       []byte    // the count of changes at the last list of them
+	heartbeatTrouble, lockTrouble bool      // the last heartbeat, or poll, failed
 
 	mu     sync.Mutex
-	looked chan struct{} // closed, and replaced, at each look
-	next   *refresh      // asked for, and not begun
-	beats  *feedBeat     // the current one; nil before the first
+	looked chan struct{}    // closed, and replaced, at each list
+	next   *refresh         // asked for, and not begun
+	period *heartbeatPeriod // of feeds, the current one; nil before the first
 	// misunderstood is the error of CheckProtocols that was logged last.
 	misunderstood string
 
@@ -88,7 +85,7 @@ func (r *Registry) Cached() []Member { return slices.Clone(r.view.last()) }
 
 // Members reads the members from the table, ordered by id.
 func (r *Registry) Members(ctx context.Context) ([]Member, error) {
-	if _, err := r.look(ctx); err != nil {
+	if _, err := r.list(ctx); err != nil {
 		return nil, err
 	}
 	return r.Cached(), nil
@@ -100,7 +97,7 @@ func (r *Registry) Find(ctx context.Context, id uint64) (Member, bool, error) {
 	if m, ok := withID(r.view.last(), id); ok {
 		return m, true, nil
 	}
-	if _, err := r.look(ctx); err != nil {
+	if _, err := r.list(ctx); err != nil {
 		return Member{}, false, err
 	}
 	m, ok := withID(r.view.last(), id)
@@ -115,8 +112,8 @@ func withID(members []Member, id uint64) (Member, bool) {
 	return members[i], true
 }
 
-// look reads the table and updates what this process knows of the members.
-func (r *Registry) look(ctx context.Context) (table, error) {
+// list reads the table and updates what this process knows of the members.
+func (r *Registry) list(ctx context.Context) (table, error) {
 	read, now := r.view.begin(), time.Now()
 	t, err := readTable(ctx, r.store)
 	if err != nil {

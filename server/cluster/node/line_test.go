@@ -162,7 +162,7 @@ func (l *line) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	if err := l.hangs(ctx, keys...); err != nil {
 		return nil, err
 	}
-	// The glance and the look read the fence row among others. Who holds it means what reads it alone, or writes it.
+	// The poll and the look read the fence row among others. Who holds it means what reads it alone, or writes it.
 	others := slices.DeleteFunc(slices.Clone(keys), func(k []byte) bool { return bytes.Equal(k, coder.FenceKey()) })
 	if err := l.pass(ctx, others...); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 type metrics struct {
 	leaderships prometheus.Counter
 	changes     prometheus.Counter
-	suspicions  *prometheus.CounterVec
 	withdraw    func()
 }
 
@@ -26,13 +25,6 @@ func newMetrics(reg prometheus.Registerer, others ...prometheus.Collector) (m *m
 		changes: with.NewCounter(prometheus.CounterOpts{
 			Name: "etcd_server_leader_changes_seen_total", Help: "The number of leader changes seen.",
 		}),
-		suspicions: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "sqlbrain_leader_suspicions_total",
-			Help: "Leaders that refused connections and were asked through the database whether they live: alive, gone, or unknown.",
-		}, []string{"verdict"}),
-	}
-	for _, verdict := range []string{verdictAlive, verdictGone, verdictUnknown} {
-		m.suspicions.WithLabelValues(verdict)
 	}
 	own.MustRegister(others...)
 	m.withdraw, err = metric.Publish(reg, own)

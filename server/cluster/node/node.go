@@ -39,12 +39,8 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// PeerStats observes the calls of other members; nil: nothing does.
 	PeerStats stats.Handler
-	// LeaseDuration, RenewDeadline and RetryPeriod are the lock's; see member.Config.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-
-	// deathSilence is for how long a leader that refuses connections must leave
-	// challenges unanswered.
-	deathSilence time.Duration
+	// AnswerTimeout is how long a silent leader may leave a challenge unanswered; see member.Config.
+	AnswerTimeout time.Duration
 
 	Replica    replica.Config // Name and Leadership are set by Join
 	Logger     *slog.Logger
@@ -55,9 +51,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Name:          "default",
-		LeaseDuration: timing.Lease, RenewDeadline: timing.RenewDeadline, RetryPeriod: timing.RetryPeriod,
-		deathSilence: timing.DeathSilence,
-		Replica:      replica.DefaultConfig(),
+		AnswerTimeout: timing.Answer,
+		Replica:       replica.DefaultConfig(),
 	}
 }
 
@@ -78,12 +73,10 @@ type Node struct {
 	locked  atomic.Bool
 	reading atomic.Pointer[context.CancelFunc]
 	heard   atomic.Int64 // when the leader gave a sign last, since start
-	fed     atomic.Bool  // a feed worked since the last suspicion
 	start   time.Time
 	metrics *metrics
 
-	suspicions chan suspicion // investigate takes them; one slot
-	looks      *time.Timer    // look waits for it
+	looks *time.Timer // look waits for it
 
 	working context.Context
 	closed  context.CancelFunc // ends working
@@ -108,10 +101,4 @@ func (n *Node) current() (holder uint64, changed <-chan struct{}) {
 	changed = n.changed
 	n.mu.Unlock()
 	return n.members.Holder(), changed
-}
-
-// suspicion is that a leader's process may be gone, and why.
-type suspicion struct {
-	member uint64
-	err    error
 }

@@ -40,7 +40,7 @@ func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
 		write <- err
 	}()
 	// The lock's own time has to pass: the outage is what is tested.
-	<-time.After(3 * quick.lease)
+	<-time.After(3 * quick)
 	require.True(t, leads.Replica().Leading())
 	last := heartbeat(leads)
 	leads.line.restore()
@@ -192,7 +192,7 @@ func TestProcessWhoseStartWasLostRecordsTheLoss(t *testing.T) {
 	witness := g.join("b", freeAddress(t))
 	mustPut(t, old, "k", "lost")
 	requireGet(t, witness, "k", "lost")
-	witness.line.hang(coder.AuthSettingsKey()) // only the look reads it: the glance finds first that it is no member
+	witness.line.hang(coder.AuthSettingsKey()) // only the look reads it: the poll finds first that it is no member
 	witness.freeze()
 	g.kill(old)
 	restoreRows(t, g.store, backup)

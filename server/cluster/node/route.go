@@ -159,11 +159,8 @@ func (p Peer) AuthVersion() int64 { return p.replica.Auth.Rows().Version }
 // KeepsLock reports whether this node just saw in the database that it has the lock.
 func (p Peer) KeepsLock() bool { return p.members.KeepsLock() }
 
-// Beat returns a context that ends when the next heartbeat of feeds is due.
-func (p Peer) Beat() context.Context { return p.members.Beat() }
-
-// Hurries returns what member.Registry.Fed takes.
-func (p Peer) Hurries() (incarnation uint64, answers time.Duration) { return p.members.Hurries() }
+// HeartbeatPeriod returns a context that ends when the next heartbeat of feeds is due.
+func (p Peer) HeartbeatPeriod() context.Context { return p.members.HeartbeatPeriod() }
 
 // FeedEnded is called when a feed that had begun has ended.
 func (p Peer) FeedEnded() { p.members.FeedEnded() }

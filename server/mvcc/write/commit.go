@@ -43,8 +43,10 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 			return result{err: mvcc.PublicError(ctx, err)}
 		// CommitTimeout
 		case errors.Is(err, sqlstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			p.cfg.Leader.Refused(err)
 			p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
 		default:
+			p.cfg.Leader.Refused(err)
 			return result{err: mvcc.PublicError(ctx, err)}
 		}
 		p.cfg.Metrics.commitRetries.Inc()

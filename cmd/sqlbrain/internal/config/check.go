@@ -8,13 +8,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
 // check judges all values: each by itself, then those that must fit each other.
 func (s *Settings) check() error {
-	checks := append(s.bounds, s.checkMemory, s.checkPeerURLs, s.checkTLS, s.checkElection, s.checkLog, s.checkNames,
+	checks := append(s.bounds, s.checkMemory, s.checkPeerURLs, s.checkTLS, s.checkLog, s.checkNames,
 		s.finish, s.checkDatastore)
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -122,19 +121,6 @@ func (s *Settings) checkTLSFiles(prefix string, t *tlsfiles.Config) error {
 		return s.invalid(prefix+"client-cert-auth", "--%strusted-ca-file is needed as well", prefix)
 	case t.TrustedCAFile != "" && t.CertFile == "":
 		return s.invalid(prefix+"trusted-ca-file", "--%scert-file and --%skey-file are needed as well", prefix, prefix)
-	}
-	return nil
-}
-
-// checkElection says in terms of the flags what package member would refuse.
-func (s *Settings) checkElection() error {
-	switch lease, renew, retry := s.Node.LeaseDuration, s.Node.RenewDeadline, s.Node.RetryPeriod; {
-	case renew >= lease:
-		return s.invalid("leader-elect-renew-deadline", "%s must be below %s, %s", renew,
-			s.Origin("leader-elect-lease-duration"), lease)
-	case !timing.RetryFits(retry, renew):
-		return s.invalid("leader-elect-retry-period", "%v times %s must be below %s, %s", timing.RetryMargin/100.0, retry,
-			s.Origin("leader-elect-renew-deadline"), renew)
 	}
 	return nil
 }

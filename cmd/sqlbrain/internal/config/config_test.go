@@ -104,12 +104,8 @@ func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 			value = "sqlite://x"
 		case "enable-grpc-gateway":
 			value = "false"
-		case "leader-elect-lease-duration":
+		case "leader-answer-timeout":
 			value = "7s"
-		case "leader-elect-renew-deadline":
-			value = "1s"
-		case "leader-elect-retry-period":
-			value = "7ms"
 		case "auto-compaction-retention":
 			value = "7"
 		case "auth-token":
@@ -270,10 +266,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--tls-min-version=TLS1.3 --tls-max-version=TLS1.2", "--tls-min-version: TLS1.3 is newer than --tls-max-version"},
 		{"--cipher-suites=TLS_NONE", `--cipher-suites: "TLS_NONE" is no cipher suite`},
 		{"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --tls-min-version=TLS1.3", "--cipher-suites: those of TLS 1.3 cannot be chosen"},
-		{"--leader-elect-lease-duration=50ms", "--leader-elect-lease-duration: 50ms is too short"},
-		{"--leader-elect-renew-deadline=3s", "--leader-elect-renew-deadline: 3s must be below"},
-		{"--leader-elect-retry-period=2s", "--leader-elect-retry-period"},
-		{"--leader-elect-retry-period=600000h", "--leader-elect-retry-period"},
+		{"--leader-answer-timeout=50ms", "--leader-answer-timeout: 50ms is too short"},
 		{"--auto-compaction-retention=x", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1h", "--auto-compaction-retention"},
@@ -468,7 +461,6 @@ func TestErrorsNameWhereValuesComeFrom(t *testing.T) {
 		{"--data-dir=x --config-file=" + file, nil, "--data-dir: has no effect together with " + file + ":2: datastore"},
 		{"--config-file=" + file, []string{"SQLBRAIN_DATASTORE_PASSWORD_FILE=/dev/null"}, "SQLBRAIN_DATASTORE_PASSWORD_FILE: the URL of " + file + ":2: datastore holds a password as well"},
 		{"", []string{"SQLBRAIN_DATASTORE=mysql://u:s3cret@tcp(h:3306)/d"}, "SQLBRAIN_DATASTORE: sqlstore: bad database URL: it cannot be parsed: write host:port without tcp()"},
-		{"--leader-elect-renew-deadline=3s", []string{"SQLBRAIN_LEADER_ELECT_LEASE_DURATION=2s"}, "must be below SQLBRAIN_LEADER_ELECT_LEASE_DURATION, 2s"},
 	} {
 		_, err := load(strings.Fields(c.args), c.env)
 		require.ErrorContains(t, err, c.want)

@@ -10,7 +10,7 @@ var etcdFlags = byFlag(map[string][]string{
 		"discovery-cert", "discovery-key", "discovery-cacert", "discovery-user", "discovery-password",
 		"discovery-fallback", "discovery-proxy", "discovery-srv", "discovery-srv-name",
 	},
-	"sqlbrain has no raft; --leader-elect-lease-duration is how long a silent leader is waited for": {
+	"sqlbrain has no raft; --leader-answer-timeout is how long a silent leader is waited for": {
 		"heartbeat-interval", "election-timeout", "initial-election-tick-advance", "pre-vote",
 	},
 	"sqlbrain has no raft; leave it out": {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/sqlbrain/sqlbrain/server"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tracing"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 )
@@ -93,12 +94,8 @@ func (s *Settings) define() {
 		"common `names`, one of which the certificates of other members must have")
 	value(f.StringSliceVar, &s.Node.PeerTLS.AllowedHostnames, "peer-cert-allowed-hostname",
 		"host `names` or addresses, for one of which the certificates of other members must be valid")
-	number(s, f.DurationVar, &s.Node.LeaseDuration, "leader-elect-lease-duration", 100*time.Millisecond, math.MaxInt64,
-		"a leader that is silent, but not known to be gone, is replaced after this long")
-	number(s, f.DurationVar, &s.Node.RenewDeadline, "leader-elect-renew-deadline", 2*time.Millisecond, math.MaxInt64,
-		"bound on the leader's heartbeats and on the release of the lock, below the lease duration")
-	number(s, f.DurationVar, &s.Node.RetryPeriod, "leader-elect-retry-period", time.Millisecond, math.MaxInt64,
-		"the leader sends heartbeats this often, and others look at it at least as often")
+	number(s, f.DurationVar, &s.Node.AnswerTimeout, "leader-answer-timeout", timing.Answer, math.MaxInt64,
+		"how long a leader that another member does not hear may take to answer a challenge in the database, before it is replaced")
 
 	number(s, f.IntVar, &s.Server.MaxRequestBytes, "max-request-bytes", 1, server.MaxRequestBytes,
 		"largest request that writes, in bytes")

@@ -14,7 +14,7 @@ var groups = []struct{ title, first string }{
 	{"TLS", "cert-file"},
 	{"Users and access", "auth-token"},
 	{"Other members", "listen-peer-urls"},
-	{"Election", "leader-elect-lease-duration"},
+	{"Election", "leader-answer-timeout"},
 	{"Requests", "max-request-bytes"},
 	{"Data and history", "quota-backend-bytes"},
 	{"Watches", "watch-progress-notify-interval"},

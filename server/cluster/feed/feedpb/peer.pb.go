@@ -71,7 +71,7 @@ func (x Event_Type) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Event_Type.Descriptor instead.
 func (Event_Type) EnumDescriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // RecordLossRequest has what was seen in the fence row, and who has seen it.
@@ -358,7 +358,6 @@ type Update struct {
 	Events          []*Event               `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`                                           // whole revisions, in order, unless fragment is set
 	KeepsLock       bool                   `protobuf:"varint,7,opt,name=keeps_lock,json=keepsLock,proto3" json:"keeps_lock,omitempty"`                   // in a feed: the leader just saw in the database that it has the lock
 	Protocol        uint32                 `protobuf:"varint,8,opt,name=protocol,proto3" json:"protocol,omitempty"`                                      // of the leader, in the first message of a feed
-	Hurries         *Hurries               `protobuf:"bytes,9,opt,name=hurries,proto3" json:"hurries,omitempty"`                                         // in the first message of a feed
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -449,66 +448,6 @@ func (x *Update) GetProtocol() uint32 {
 	return 0
 }
 
-func (x *Update) GetHurries() *Hurries {
-	if x != nil {
-		return x.Hurries
-	}
-	return nil
-}
-
-// Hurries is what the leader does once a feed of it has ended.
-type Hurries struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Incarnation      uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                                     // of the leader's process
-	AnswerIntervalMs int64                  `protobuf:"varint,2,opt,name=answer_interval_ms,json=answerIntervalMs,proto3" json:"answer_interval_ms,omitempty"` // it looks that often for challenges in its member row
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
-}
-
-func (x *Hurries) Reset() {
-	*x = Hurries{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Hurries) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Hurries) ProtoMessage() {}
-
-func (x *Hurries) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Hurries.ProtoReflect.Descriptor instead.
-func (*Hurries) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Hurries) GetIncarnation() uint64 {
-	if x != nil {
-		return x.Incarnation
-	}
-	return 0
-}
-
-func (x *Hurries) GetAnswerIntervalMs() int64 {
-	if x != nil {
-		return x.AnswerIntervalMs
-	}
-	return 0
-}
-
 type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterId     uint64                 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -521,7 +460,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +472,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +485,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Position) GetClusterId() uint64 {
@@ -588,7 +527,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +539,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[9]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +552,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Event) GetType() Event_Type {
@@ -651,7 +590,7 @@ type Event_KeyValue struct {
 
 func (x *Event_KeyValue) Reset() {
 	*x = Event_KeyValue{}
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +602,7 @@ func (x *Event_KeyValue) String() string {
 func (*Event_KeyValue) ProtoMessage() {}
 
 func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
-	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[11]
+	mi := &file_server_cluster_feed_feedpb_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +615,7 @@ func (x *Event_KeyValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event_KeyValue.ProtoReflect.Descriptor instead.
 func (*Event_KeyValue) Descriptor() ([]byte, []int) {
-	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{9, 0}
+	return file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP(), []int{8, 0}
 }
 
 func (x *Event_KeyValue) GetKey() []byte {
@@ -741,7 +680,7 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x0fPositionRequest\"G\n" +
 	"\rFollowRequest\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x1a\n" +
-	"\bprotocol\x18\x02 \x01(\rR\bprotocol\"\xd1\x02\n" +
+	"\bprotocol\x18\x02 \x01(\rR\bprotocol\"\xa4\x02\n" +
 	"\x06Update\x12.\n" +
 	"\bposition\x18\x01 \x01(\v2\x12.sqlbrain.PositionR\bposition\x12!\n" +
 	"\fauth_version\x18\x02 \x01(\x03R\vauthVersion\x12\x1c\n" +
@@ -751,11 +690,7 @@ const file_server_cluster_feed_feedpb_peer_proto_rawDesc = "" +
 	"\x06events\x18\x06 \x03(\v2\x0f.sqlbrain.EventR\x06events\x12\x1d\n" +
 	"\n" +
 	"keeps_lock\x18\a \x01(\bR\tkeepsLock\x12\x1a\n" +
-	"\bprotocol\x18\b \x01(\rR\bprotocol\x12+\n" +
-	"\ahurries\x18\t \x01(\v2\x11.sqlbrain.HurriesR\ahurries\"Y\n" +
-	"\aHurries\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12,\n" +
-	"\x12answer_interval_ms\x18\x02 \x01(\x03R\x10answerIntervalMs\"v\n" +
+	"\bprotocol\x18\b \x01(\rR\bprotocol\"v\n" +
 	"\bPosition\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x12\x1b\n" +
@@ -797,7 +732,7 @@ func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 }
 
 var file_server_cluster_feed_feedpb_peer_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_server_cluster_feed_feedpb_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(Event_Type)(0),            // 0: sqlbrain.Event.Type
 	(*RecordLossRequest)(nil),  // 1: sqlbrain.RecordLossRequest
@@ -807,32 +742,30 @@ var file_server_cluster_feed_feedpb_peer_proto_goTypes = []any{
 	(*PositionRequest)(nil),    // 5: sqlbrain.PositionRequest
 	(*FollowRequest)(nil),      // 6: sqlbrain.FollowRequest
 	(*Update)(nil),             // 7: sqlbrain.Update
-	(*Hurries)(nil),            // 8: sqlbrain.Hurries
-	(*Position)(nil),           // 9: sqlbrain.Position
-	(*Event)(nil),              // 10: sqlbrain.Event
-	nil,                        // 11: sqlbrain.FiguresResponse.ValuesEntry
-	(*Event_KeyValue)(nil),     // 12: sqlbrain.Event.KeyValue
+	(*Position)(nil),           // 8: sqlbrain.Position
+	(*Event)(nil),              // 9: sqlbrain.Event
+	nil,                        // 10: sqlbrain.FiguresResponse.ValuesEntry
+	(*Event_KeyValue)(nil),     // 11: sqlbrain.Event.KeyValue
 }
 var file_server_cluster_feed_feedpb_peer_proto_depIdxs = []int32{
-	11, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
-	9,  // 1: sqlbrain.Update.position:type_name -> sqlbrain.Position
-	10, // 2: sqlbrain.Update.events:type_name -> sqlbrain.Event
-	8,  // 3: sqlbrain.Update.hurries:type_name -> sqlbrain.Hurries
-	0,  // 4: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
-	12, // 5: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
-	5,  // 6: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
-	6,  // 7: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
-	3,  // 8: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
-	1,  // 9: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
-	7,  // 10: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
-	7,  // 11: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
-	4,  // 12: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
-	2,  // 13: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	10, // 0: sqlbrain.FiguresResponse.values:type_name -> sqlbrain.FiguresResponse.ValuesEntry
+	8,  // 1: sqlbrain.Update.position:type_name -> sqlbrain.Position
+	9,  // 2: sqlbrain.Update.events:type_name -> sqlbrain.Event
+	0,  // 3: sqlbrain.Event.type:type_name -> sqlbrain.Event.Type
+	11, // 4: sqlbrain.Event.kv:type_name -> sqlbrain.Event.KeyValue
+	5,  // 5: sqlbrain.Peer.Position:input_type -> sqlbrain.PositionRequest
+	6,  // 6: sqlbrain.Peer.Follow:input_type -> sqlbrain.FollowRequest
+	3,  // 7: sqlbrain.Peer.Figures:input_type -> sqlbrain.FiguresRequest
+	1,  // 8: sqlbrain.Peer.RecordLoss:input_type -> sqlbrain.RecordLossRequest
+	7,  // 9: sqlbrain.Peer.Position:output_type -> sqlbrain.Update
+	7,  // 10: sqlbrain.Peer.Follow:output_type -> sqlbrain.Update
+	4,  // 11: sqlbrain.Peer.Figures:output_type -> sqlbrain.FiguresResponse
+	2,  // 12: sqlbrain.Peer.RecordLoss:output_type -> sqlbrain.RecordLossResponse
+	9,  // [9:13] is the sub-list for method output_type
+	5,  // [5:9] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_server_cluster_feed_feedpb_peer_proto_init() }
@@ -846,7 +779,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
