@@ -20,6 +20,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+	"golang.org/x/sync/semaphore"
 )
 
 // endpoint is a URL to listen on, taken apart.
@@ -284,7 +285,8 @@ func (cs *Connections) Cut() {
 // A process has a limited number of file descriptors, and needs some for other things than clients.
 type Limit struct {
 	urls string
-	open chan struct{} // holds an element for each connection, and for each call of Accept
+	most int
+	open *semaphore.Weighted // is held by each connection, and by each call of Accept
 	log  *slog.Logger
 
 	mu       sync.Mutex
@@ -299,7 +301,7 @@ func NewLimit(urls string, most int, log *slog.Logger) *Limit {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Limit{urls: urls, open: make(chan struct{}, most), log: log}
+	return &Limit{urls: urls, most: most, open: semaphore.NewWeighted(int64(most)), log: log}
 }
 
 // reportInterval is the shortest time between two reports that the limit was reached.
@@ -310,23 +312,16 @@ func (m *Limit) enter(ctx context.Context) bool {
 	if m == nil {
 		return ctx.Err() == nil
 	}
-	select {
-	case m.open <- struct{}{}:
+	if m.open.TryAcquire(1) {
 		return true
-	default:
 	}
 	m.report()
-	select {
-	case m.open <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return m.open.Acquire(ctx, 1) == nil
 }
 
 func (m *Limit) leave() {
 	if m != nil {
-		<-m.open
+		m.open.Release(1)
 	}
 }
 
@@ -336,7 +331,7 @@ func (m *Limit) report() {
 	if now := time.Now(); now.Sub(m.reported) >= reportInterval {
 		m.reported = now
 		m.log.Warn("as many connections are open as the limit on file descriptors allows, further ones wait",
-			"urls", m.urls, "connections", cap(m.open))
+			"urls", m.urls, "connections", m.most)
 	}
 }
 
