@@ -2,13 +2,16 @@ package snapshot
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	_ "modernc.org/sqlite" // the driver
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -81,6 +84,28 @@ func (c *contender) ended(t *testing.T, reason string) {
 	require.Contains(t, c.process.LogTail(4000), reason)
 }
 
+// suspend stops the program at a time when it has no lock on its database, if that is a file.
+func (c *contender) suspend(t *testing.T, endpoint string) {
+	t.Helper()
+	path, isFile := strings.CutPrefix(endpoint, "sqlite://")
+	for {
+		c.process.Pause(t)
+		if !isFile {
+			return
+		}
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), "BEGIN EXCLUSIVE; ROLLBACK")
+		require.NoError(t, db.Close())
+		if err == nil {
+			return
+		}
+		t.Log("suspended within a transaction, once more: ", err)
+		c.process.Resume(t)
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // writesNothing checks that a program that may run accepts no write.
 func (c *contender) writesNothing(t *testing.T) {
 	t.Helper()
@@ -131,7 +156,7 @@ func TestStartsOfKineAndSqlbrain(t *testing.T) {
 		"kine that is suspended while sqlbrain starts": func(t *testing.T, endpoint string) {
 			first := contendKine(t, endpoint)
 			first.serves(t, "/registry/a")
-			first.process.Pause(t)
+			first.suspend(t, endpoint)
 			second := contendSqlbrain(t, endpoint)
 			second.serves(t, "/registry/b", "/registry/a")
 			first.process.Resume(t)

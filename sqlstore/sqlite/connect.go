@@ -64,9 +64,8 @@ type connector struct {
 	failed    error // why the log cannot be used
 }
 
-// walAttempts bounds how often the switch to write-ahead mode is tried. Only a
-// file that is being created, or closed by its last user, makes it fail.
-const walAttempts = 50
+// walPause is the time between two attempts to switch to write-ahead mode.
+const walPause = 10 * time.Millisecond
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if path, err := realPath(c.path); err == nil && !c.readOnly { // otherwise SQLite reports what is wrong
@@ -169,13 +168,13 @@ func setUpFile(exec execute) error {
 	if err != nil {
 		return err
 	}
-	for attempt := 1; ; attempt++ {
+	for started := time.Now(); ; time.Sleep(walPause) {
 		_, err := exec("PRAGMA journal_mode = WAL")
-		if err == nil || attempt == walAttempts || !busy(err) {
+		if err == nil || !busy(err) || time.Since(started) >= busyTimeout {
 			return err
 		}
-		// The switch does not wait for a lock, unlike all other statements. BEGIN
-		// IMMEDIATE waits for the write lock.
+		// The switch waits for those who read a file in rollback mode, and not for a writer. BEGIN IMMEDIATE waits for
+		// the write lock.
 		if _, err := exec("BEGIN IMMEDIATE"); err == nil {
 			if _, err := exec("ROLLBACK"); err != nil {
 				return err

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"bufio"
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
@@ -157,4 +163,31 @@ func TestSQLiteLockEndsWithTheProcess(t *testing.T) {
 	}
 	_ = c.Wait() // says that it was killed
 	openURL(t, raw, sqlstore.Options{})
+}
+
+// A program that reads a file in rollback mode, and has been suspended, keeps the file from write-ahead mode: that is
+// an error after the time that other statements wait too.
+func TestTheSwitchToWriteAheadModeGivesUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rollback.db")
+	var busyError error
+	for _, text := range []string{"CREATE TABLE t (a); BEGIN EXCLUSIVE", "SELECT * FROM t"} {
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxOpenConns(1)
+		_, busyError = db.ExecContext(t.Context(), text)
+	}
+	require.True(t, busy(busyError), busyError)
+	synctest.Test(t, func(t *testing.T) {
+		started := time.Now()
+		err := setUpFile(func(text string) ([]driver.Value, error) {
+			if text == "PRAGMA journal_mode = WAL" {
+				time.Sleep(busyTimeout)
+				return nil, busyError
+			}
+			return []driver.Value{int64(incrementalVacuum)}, nil
+		})
+		require.ErrorIs(t, err, busyError)
+		require.LessOrEqual(t, time.Since(started), 2*busyTimeout)
+	})
 }
