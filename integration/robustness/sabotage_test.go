@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,8 +38,8 @@ func TestSafeguardsAreNeeded(t *testing.T) {
 	}
 	const most = 8
 	programs := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "sqlbrain_sabotage", "-o", programs,
-		"github.com/sqlbrain/sqlbrain/cmd/sqlbrain")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "sqlbrain_sabotage", "-o", programs, "./cmd/sqlbrain")
+	build.Dir = filepath.Join("..", "..") // in its own module, for the dependencies that users get
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for _, c := range []struct {
