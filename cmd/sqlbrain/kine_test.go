@@ -389,8 +389,8 @@ func TestKineThatStillWrites(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var writer sync.WaitGroup
 		writer.Go(func() {
-			for ctx.Err() == nil { // the database chooses the id, as with kine: a probe may have the next one
-				exec("INSERT INTO kine (name, created, deleted, value) VALUES ('/registry/lease', 0, 0, 'x')")
+			for id := 100; ctx.Err() == nil; id += 100 { // a probe may have the next one
+				exec(fmt.Sprintf("INSERT INTO kine (id, name, created, deleted, value) VALUES (%d, '/registry/lease', 0, 0, 'x')", id))
 				time.Sleep(100 * time.Millisecond)
 			}
 		})
