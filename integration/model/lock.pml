@@ -324,7 +324,9 @@ inline tick(n) {
 	fi;
 #ifndef CLOCK_COUNTS_OUTAGE
 	if
-	:: !up && !node[n].paused -> node[n].waited = 0 /* elector.pollFailed */
+	:: !up && !node[n].paused && node[n].waited -> /* pending.missed */
+		node[n].waited = (node[n].waited > POLL -> node[n].waited - POLL : 1);
+		node[n].gap = 1
 	:: else
 	fi;
 #endif

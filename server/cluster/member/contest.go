@@ -49,6 +49,13 @@ func (p *pending) observe(l lock, deadline time.Duration, began time.Time) {
 	}
 }
 
+// missed takes in that a poll failed: the holder may have been without the database as well, and missed its next poll.
+// The time since the last poll does not count either.
+func (p *pending) missed(holderPoll time.Duration) {
+	p.waited -= min(p.waited, holderPoll)
+	p.at = time.Now()
+}
+
 // RecordHeartbeat marks the holder of the lock as alive; called for each message of its feed that says that it keeps
 // the lock.
 func (r *Registry) RecordHeartbeat(member uint64) {
@@ -73,7 +80,12 @@ func (r *Registry) FeedLost(member uint64) {
 // Refused takes in that a member's address refuses connections. That proves nothing: the address may be wrong, or a
 // firewall may reject. If the member holds the lock, it is challenged at once.
 func (r *Registry) Refused(member uint64) {
-	r.elector.hears(member, func(h *hearing) { h.refused = true })
+	r.elector.hears(member, func(h *hearing) {
+		if !h.refused {
+			h.answered = time.Time{} // it may have ended since
+		}
+		h.refused = true
+	})
 	r.PollNow()
 }
 
@@ -161,7 +173,9 @@ func (e *elector) depose(ctx context.Context, h hearing) error {
 func (e *elector) logAnswer(h hearing, before pending) {
 	silent := h.silent()
 	if before.challenge != 0 && !h.answered.IsZero() {
-		e.metrics.suspicions.WithLabelValues(verdictAlive).Inc()
+		if silent {
+			e.metrics.suspicions.WithLabelValues(verdictAlive).Inc()
+		}
 		if silent && !e.silent {
 			m, _ := withID(e.view.last(), e.lock.holder)
 			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot forward requests to it: "+

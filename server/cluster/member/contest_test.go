@@ -357,3 +357,64 @@ func TestHeartbeatsOfFeedsComeWithPolls(t *testing.T) {
 		})
 	}
 }
+
+// TestPollsThatFailOnlyDelayATakeover: one in fourteen, which is less than the time that an answer has.
+func TestPollsThatFailOnlyDelayATakeover(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		n1, n2, _, connected := heardLeader(g)
+		polls := 0
+		n2.faults.onPoll(func(_ context.Context, read func() ([][]byte, error)) ([][]byte, error) {
+			if polls++; polls%14 == 0 {
+				return nil, errAway
+			}
+			return read()
+		})
+		connected.Store(false)
+		n1.freeze()
+		began := time.Now()
+		require.Same(t, n2, g.next().of)
+		require.LessOrEqual(t, time.Since(began), 2*replaced)
+	})
+}
+
+// TestAPollThatTimesOutSaysHowFarTheDatabaseIs: it has become slow, and the leader is gone.
+func TestAPollThatTimesOutSaysHowFarTheDatabaseIs(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		n1, n2, _, connected := heardLeader(g)
+		n2.faults.onPoll(func(ctx context.Context, read func() ([][]byte, error)) ([][]byte, error) {
+			select {
+			case <-time.After(timing.PollTimeout * 6 / 5):
+				return read()
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		})
+		connected.Store(false)
+		n1.freeze()
+		began := time.Now()
+		require.Same(t, n2, g.next().of)
+		require.LessOrEqual(t, time.Since(began), time.Minute)
+	})
+}
+
+// TestAnAnswerSaysNothingOfAProcessThatEndsAfterIt, as its address says that it has.
+func TestAnAnswerSaysNothingOfAProcessThatEndsAfterIt(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		n1, n2, _, connected := heardLeader(g)
+		connected.Store(false)
+		for alive, _ := n2.verdicts(); alive == 0; alive, _ = n2.verdicts() {
+			time.Sleep(timing.FastPoll)
+		}
+		n1.freeze()
+		n2.loses(n1)
+		began := time.Now()
+		require.Same(t, n2, g.next().of)
+		require.LessOrEqual(t, time.Since(began), timing.Answer+2*timing.FastPoll)
+	})
+}
+
+func TestRoundTripsInRowsAreBounded(t *testing.T) {
+	require.Equal(t, timing.LongestPause, row{RoundTrip: 4e15}.roundTrip())
+	require.Zero(t, row{RoundTrip: -1}.roundTrip())
+	require.Equal(t, 3*time.Millisecond, row{RoundTrip: 3000}.roundTrip())
+}

@@ -304,7 +304,7 @@ func (e *elector) finish(t *leadership, err error) {
 func (e *elector) polled(err error) {
 	late := func(since time.Time) bool { return !since.IsZero() && time.Since(since) > timing.ReleaseTimeout }
 	if err != nil {
-		e.pending = pending{} // the holder may have been without the database, too
+		e.pending.missed(e.cfg.holderPoll())
 	}
 	e.mu.Lock()
 	t, quit := e.term, e.quit

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -44,7 +45,10 @@ type row struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
-func (r row) roundTrip() time.Duration { return time.Duration(r.RoundTrip) * time.Microsecond }
+// roundTrip is RoundTrip within the bounds of what a challenge waits for.
+func (r row) roundTrip() time.Duration {
+	return time.Duration(min(max(r.RoundTrip, 0), timing.LongestPause.Microseconds())) * time.Microsecond
+}
 
 // running reports whether a process kept the row up to date and did not say that
 // it stopped.

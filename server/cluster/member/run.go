@@ -123,10 +123,12 @@ func (r *Registry) readPoll(ctx context.Context) (own *entry, err error) {
 	}
 	began := time.Now()
 	rows, err := r.store.MultiGet(bounded, keys)
+	if err == nil || bounded.Err() != nil && ctx.Err() == nil { // else a database that became far away is never reached
+		r.trips.observe(time.Since(began))
+	}
 	if err != nil {
 		return nil, err
 	}
-	r.trips.observe(time.Since(began))
 	if found != nil {
 		found(rows[polled:])
 	}
