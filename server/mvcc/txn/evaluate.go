@@ -295,6 +295,9 @@ func (e *evaluation) list(ctx context.Context, kr mvcc.KeyRange, values bool, li
 	if kr.Span().Empty() {
 		return nil, nil
 	}
+	if err := ctx.Err(); err != nil { // a transaction may have thousands of ranges of many keys
+		return nil, err
+	}
 	return e.changed.List(kr, limit, func(limit int64) ([]*coder.Record, error) {
 		return e.state.List(ctx, kr, values, limit)
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -244,4 +245,59 @@ func TestErrorsOfTheStateEndTheEvaluation(t *testing.T) {
 		require.ErrorIs(t, err, s.err)
 		require.Empty(t, changes)
 	}
+}
+
+// A range with a limit asks for few records, whatever was changed in it, and gives what a range without a limit begins
+// with.
+func TestLimitedRangesAskForFewRecords(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	key := func(i int) []byte { return fmt.Appendf(nil, "%03d", i) }
+	kr := rangeOf("0", "9")
+	for range 500 {
+		var base []*coder.Record
+		for i := range 200 {
+			if rnd.IntN(3) > 0 {
+				base = append(base, &coder.Record{Key: key(i), Version: 1})
+			}
+		}
+		var o Overlay
+		for range rnd.IntN(60) {
+			rec := &coder.Record{Key: key(rnd.IntN(200)), Version: 2, Tombstone: rnd.IntN(2) == 0}
+			o.Add(&Change{Record: rec})
+		}
+		list := func(limit int64) ([]*coder.Record, error) {
+			records := base
+			if limit > 0 {
+				records = base[:min(int64(len(base)), limit)]
+			}
+			return slices.Clone(records), nil
+		}
+		all, err := o.List(kr, 0, list)
+		require.NoError(t, err)
+		for _, limit := range []int{1, 2, 5, 50, 300} {
+			got, err := o.List(kr, int64(limit), list)
+			require.NoError(t, err)
+			require.Equal(t, all[:min(limit, len(all))], got)
+		}
+	}
+	var o Overlay
+	for i := range 1000 { // at the end of the range
+		o.Add(&Change{Record: &coder.Record{Key: fmt.Appendf(nil, "8/%04d", i)}})
+	}
+	asked := int64(0)
+	got, err := o.List(kr, 2, func(limit int64) ([]*coder.Record, error) {
+		asked += limit
+		return []*coder.Record{{Key: key(1)}, {Key: key(2)}, {Key: key(3)}}[:limit], nil
+	})
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.EqualValues(t, 2, asked)
+	require.Equal(t, 2, cap(got), "the others are not kept")
+}
+
+func TestEvaluationEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := Evaluate(ctx, stateOf("a"), &mvcc.Txn{Then: []mvcc.Op{read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z")})}})
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/google/btree"
 
@@ -100,18 +101,28 @@ func (o *Overlay) List(kr mvcc.KeyRange, limit int64,
 	list func(limit int64) ([]*coder.Record, error)) ([]*coder.Record, error) {
 	var newer []*coder.Record
 	o.each(kr, func(c Changed) { newer = append(newer, c.Record) })
-	ask := limit
-	if limit > 0 {
-		ask += int64(len(newer)) // each may hide a record
+	for ask := limit; ; ask = min(2*ask, limit+int64(len(newer))) {
+		records, err := list(ask)
+		if err != nil {
+			return nil, err
+		}
+		known := newer
+		whole := limit == 0 || int64(len(records)) < ask
+		if !whole { // nothing is known after the last record
+			n, found := slices.BinarySearchFunc(newer, records[len(records)-1].Key,
+				func(r *coder.Record, key []byte) int { return bytes.Compare(r.Key, key) })
+			if found {
+				n++
+			}
+			known = newer[:n]
+		}
+		switch merged := Merge(records, known); {
+		case limit > 0 && int64(len(merged)) >= limit:
+			return slices.Clone(merged[:limit]), nil
+		case whole:
+			return merged, nil
+		}
 	}
-	records, err := list(ask)
-	if err != nil {
-		return nil, err
-	}
-	if records = Merge(records, newer); limit > 0 && int64(len(records)) > limit {
-		records = records[:limit]
-	}
-	return records, nil
 }
 
 // Merge returns records, which are live, with newer versions of some keys. All are in key order, and newer

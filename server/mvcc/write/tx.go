@@ -114,7 +114,11 @@ func (tx *Tx) stale(ctx context.Context, key []byte) error {
 func (tx *Tx) List(ctx context.Context, kr mvcc.KeyRange, values bool, limit int64) ([]*coder.Record, error) {
 	return tx.batch.changed.List(kr, limit, func(limit int64) (records []*coder.Record, err error) {
 		if r := tx.prefetch.rangeOf(kr, values); r != nil {
-			records = slices.Clone(tx.prefetch.current(r))
+			records = tx.prefetch.current(r)
+			if limit > 0 {
+				records = records[:min(int64(len(records)), limit)]
+			}
+			records = slices.Clone(records)
 		} else if records, err = tx.committed().List(ctx, kr.Span(), values, limit); err != nil {
 			return nil, err
 		}
