@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -162,4 +163,49 @@ func TestATokenOfARemovedUserIsRefused(t *testing.T) {
 	users, err := root.UserList(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{"root"}, users.Users)
+}
+
+// TestEachCallNeedsItsPermission: a user without a role may call what is listed here, as in etcd.
+func TestEachCallNeedsItsPermission(t *testing.T) {
+	s := startReplica(t, cheap)
+	addUsers(t, newClient(t, s))
+	root, conn := clientOf(t, s, "root", "rootpw"), dial(t, s)
+	_, err := root.UserAdd(testContext(t), "nobody", "pw")
+	require.NoError(t, err)
+	_, nobody := tokenFor(t, conn, "nobody", "pw")
+	anyUser := map[string]string{
+		pb.Auth_AuthStatus_FullMethodName:            "answered",
+		pb.Auth_Authenticate_FullMethodName:          "authentication failed",
+		pb.Cluster_MemberList_FullMethodName:         "answered",
+		pb.KV_Txn_FullMethodName:                     "answered", // of nothing
+		pb.Lease_LeaseGrant_FullMethodName:           "answered",
+		pb.Lease_LeaseKeepAlive_FullMethodName:       "answered", // of leases that do not exist
+		pb.Lease_LeaseLeases_FullMethodName:          "answered",
+		pb.Lease_LeaseRevoke_FullMethodName:          "requested lease not found",
+		pb.Lease_LeaseTimeToLive_FullMethodName:      "answered",
+		pb.Maintenance_Alarm_FullMethodName:          "answered", // the list
+		pb.Maintenance_Status_FullMethodName:         "answered",
+		v3electionpb.Election_Observe_FullMethodName: "EOF", // as in etcd, which does not say why
+	}
+	for method, answer := range askEverything(t, s, conn, nobody) {
+		want, ok := anyUser[method]
+		if !ok {
+			want = "permission denied"
+		}
+		require.Contains(t, answer, want, method)
+	}
+
+	// A lease with a key that the user may not write.
+	lease, err := root.Grant(testContext(t), 1000)
+	require.NoError(t, err)
+	_, err = root.Put(testContext(t), "k", "v", clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	leases := pb.NewLeaseClient(conn)
+	_, err = leases.LeaseRevoke(nobody, &pb.LeaseRevokeRequest{ID: int64(lease.ID)})
+	require.ErrorContains(t, err, "permission denied")
+	_, err = leases.LeaseTimeToLive(nobody, &pb.LeaseTimeToLiveRequest{ID: int64(lease.ID), Keys: true})
+	require.ErrorContains(t, err, "permission denied")
+	_, err = pb.NewMaintenanceClient(conn).Alarm(nobody,
+		&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE})
+	require.ErrorContains(t, err, "permission denied")
 }

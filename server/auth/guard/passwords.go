@@ -82,7 +82,7 @@ func (g *Guard) checkPassword(ctx context.Context, source, name, password string
 	}); err != nil {
 		return nil, err
 	}
-	if verdict != nil && g.hashing.logins.limited(l) {
+	if verdict != nil && g.hashing.failures(l).limited(l) {
 		g.hold(ctx)
 	}
 	return v, verdict

@@ -48,7 +48,8 @@ var ownWork = login{exists: true}
 // A login whose failures are used up has at most one turn at a time. When too many wait, the last
 // in this order is refused: DESIGN.md says whom that meets.
 type turns struct {
-	logins    *failures[login]
+	logins    *failures[login] // with the name of a user
+	invented  *failures[login] // without
 	addresses *failures[string]
 	conns     *failures[string] // by the client's address with its port
 
@@ -67,7 +68,8 @@ type turns struct {
 func newTurns(slots, waiting int) *turns {
 	return &turns{
 		free: slots, running: make(map[login]int), known: newLane(waiting), others: newLane(waiting),
-		logins: newFailures[login](loginsFree, loginInterval), addresses: newFailures[string](1, freshAfter),
+		logins: newFailures[login](loginsFree, loginInterval), invented: newFailures[login](loginsFree, loginInterval),
+		addresses: newFailures[string](1, freshAfter),
 		conns:     newFailures[string](1, freshAfter),
 		succeeded: newLRU[login, struct{}](maxSources),
 	}
@@ -107,8 +109,17 @@ func (q *turns) run(ctx context.Context, l login, conn string, check func() bool
 	return nil
 }
 
+// failures returns what has the failures of a login. Invented names must not displace those of users, as what is kept is
+// bounded.
+func (q *turns) failures(l login) *failures[login] {
+	if l.exists {
+		return q.logins
+	}
+	return q.invented
+}
+
 func (q *turns) failed(t *turn) {
-	q.logins.add(t.login)
+	q.failures(t.login).add(t.login)
 	q.addresses.add(t.source)
 	q.conns.add(t.conn)
 }
@@ -186,7 +197,7 @@ func (q *turns) first(queue *lane) (first *turn) {
 	var at place
 	for _, t := range queue.waiting {
 		p := q.place(queue, t)
-		if (first == nil || p.before(at)) && !(q.running[t.login] > 0 && q.logins.limited(t.login)) {
+		if (first == nil || p.before(at)) && !(q.running[t.login] > 0 && q.failures(t.login).limited(t.login)) {
 			first, at = t, p
 		}
 	}
@@ -208,8 +219,12 @@ type place struct {
 
 func (q *turns) place(queue *lane, t *turn) place {
 	p := place{name: queue.names[t.queueName()].next, exists: t.exists, again: q.conns.limited(t.conn), order: t.order}
-	if q.addresses.limited(t.source) {
+	switch {
+	case !q.addresses.limited(t.source):
+	case t.exists:
 		p.rank = 1 + q.logins.count(t.login)
+	default: // after every user: an attacker can invent a name that never failed
+		p.rank = 2 + q.logins.free
 	}
 	p.newest = queue == &q.others && p.rank == 0
 	return p

@@ -136,6 +136,30 @@ func TestRightLoginsSucceedDuringFloodsOfWrongOnes(t *testing.T) {
 	}
 }
 
+// However many invented names fail, a user whose login failed comes first, and is known to have failed.
+func TestInventedNamesComeAfterUsers(t *testing.T) {
+	const nat = "192.0.2.1"
+	synctest.Test(t, func(t *testing.T) {
+		q := newTurns(1, waitingPerSlot)
+		app := loginOf(nat, "app", true)
+		wrong := func() bool { return false }
+		for range loginsFree / 2 {
+			require.NoError(t, q.run(t.Context(), app, "", wrong))
+		}
+		for i := range maxSources + 1000 {
+			require.NoError(t, q.run(t.Context(), loginOf(nat, fmt.Sprint(i), false), "", wrong))
+		}
+		require.Equal(t, loginsFree/2, q.logins.count(app))
+		f := newFlood(t, q)
+		defer f.end()
+		for range 3 * waitingPerSlot {
+			f.client(randomName(nat))
+		}
+		synctest.Wait()
+		require.Less(t, loggedIn(t, q, nat, "app"), 5*time.Second)
+	})
+}
+
 // Of one login, clients that failed before come after others: the right password is among the others.
 func TestConnectionsThatFailedComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
