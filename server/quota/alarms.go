@@ -111,8 +111,10 @@ func (s *Alarms) Distrust() {
 // List returns the raised alarms that the leader knows. Errors: mvcc.ErrNotLeader,
 // mvcc.ErrNotServing, the database's.
 func (s *Alarms) List(ctx context.Context, as auth.Permit) ([]Alarm, error) {
-	all := s.All()
-	return all, s.node.VerifyLeader(ctx, as)
+	if err := s.node.VerifyLeader(ctx, as); err != nil { // before they are read: else they may be a follower's
+		return nil, err
+	}
+	return s.All(), nil
 }
 
 // Raise raises a and returns it.
@@ -125,8 +127,8 @@ func (s *Alarms) Raise(ctx context.Context, as auth.Permit, a Alarm) ([]Alarm, e
 
 // Disarm disarms a and returns it, or returns nothing if it was not raised.
 func (s *Alarms) Disarm(ctx context.Context, as auth.Permit, a Alarm) ([]Alarm, error) {
-	if !s.isRaised(a) {
-		return nil, s.node.VerifyLeader(ctx, as)
+	if err := s.node.VerifyLeader(ctx, as); err != nil || !s.isRaised(a) {
+		return nil, err
 	}
 	if err := s.change(ctx, as, a, false); err != nil {
 		return nil, err
