@@ -39,7 +39,7 @@ FIRST := ./coder ./tso ./migrations ./sqlstore/retry ./server/loglimit ./server/
 
 .PHONY: test
 test: ## Unit tests and the storage suite: a few minutes, most of it compiling the first time
-	@echo "Unit tests and the storage suite, without the race detector: on two processors about 8 minutes the first time,"
+	@echo "Unit tests and the storage suite, without the race detector: on two processors about 4 minutes the first time,"
 	@echo "2 later. Skipped, each with its reason in go test -v: what needs a MySQL, MariaDB or TiDB that is not found here."
 	@echo "The rest is make test-all: the race detector, the built program beside etcd, faults, Kubernetes."
 	CGO_ENABLED=0 $(GO) test -timeout 30m $(FIRST)
