@@ -24,11 +24,8 @@ type Changed struct {
 	Times   int           // how often it was changed
 }
 
-// nodes are recycled nodes of overlays, which are short-lived.
-var nodes = btree.NewFreeListG[Changed](256)
-
 func newTree() *btree.BTreeG[Changed] {
-	return btree.NewWithFreeListG(16, func(a, b Changed) bool { return bytes.Compare(a.key, b.key) < 0 }, nodes)
+	return btree.NewG(16, func(a, b Changed) bool { return bytes.Compare(a.key, b.key) < 0 })
 }
 
 // Len returns the number of changed keys.
