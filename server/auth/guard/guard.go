@@ -252,6 +252,7 @@ func (g *Guard) view(rows *auth.Rows) *view {
 		g.log.Error("users and roles cannot be read", "error", v.err)
 		v.store = &store{enabled: true}
 	}
+	v.noPassword = hashOfNoPassword(v.store.commonCost(g.cfg.BcryptCost))
 	v.AuthStore = g.over(v.store, g.provider)
 	g.views.kept[g.views.next].Store(v)
 	g.views.next = (g.views.next + 1) % viewsKept

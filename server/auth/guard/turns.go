@@ -24,15 +24,6 @@ func loginOf(source, name string, exists bool) login {
 	return login{source: source, name: sha256.Sum256([]byte(name)), exists: exists}
 }
 
-// queueName is the name under which the login has its turns. All names that no user has share one: an attacker can
-// invent any number of them.
-func (l login) queueName() nameHash {
-	if !l.exists {
-		return nameHash{}
-	}
-	return l.name
-}
-
 // ownWork is the hashing of passwords for callers that may set them.
 var ownWork = login{exists: true}
 
@@ -42,7 +33,8 @@ var ownWork = login{exists: true}
 //
 //   - Every other turn belongs to logins (address and name) that succeeded before, if any waits.
 //   - Addresses without a recent failure come first, then logins with fewer failures.
-//   - Names of users take turns, and with them all names that no user has, as if they were one.
+//   - Names that no user has come last: an attacker can invent any number of them.
+//   - Names take turns.
 //   - Of one login, connections without a recent failure come first.
 //
 // A login whose failures are used up has at most one turn at a time. When too many wait, the last
@@ -207,18 +199,17 @@ func (q *turns) first(queue *lane) (first *turn) {
 // place is where a call stands in its lane.
 type place struct {
 	// rank is 0 for an address without a recent failure, and more the more often the login failed.
-	rank   int
-	name   uint64 // when the name's next call is due
-	exists bool   // a user has the name
-	again  bool   // the connection has a recent failure
-	order  uint64 // of arrival
+	rank  int
+	name  uint64 // when the name's next call is due
+	again bool   // the connection has a recent failure
+	order uint64 // of arrival
 	// newest: the call that arrived last comes first. So it is among the first calls of addresses: in a flood
 	// from many addresses more of them may wait than there is time for.
 	newest bool
 }
 
 func (q *turns) place(queue *lane, t *turn) place {
-	p := place{name: queue.names[t.queueName()].next, exists: t.exists, again: q.conns.limited(t.conn), order: t.order}
+	p := place{name: queue.names[t.name].next, again: q.conns.limited(t.conn), order: t.order}
 	switch {
 	case !q.addresses.limited(t.source):
 	case t.exists:
@@ -238,8 +229,6 @@ func (p place) before(o place) bool {
 		return p.order > o.order
 	case p.name != o.name:
 		return p.name < o.name
-	case p.exists != o.exists:
-		return p.exists
 	case p.again != o.again:
 		return o.again
 	}
@@ -263,10 +252,10 @@ type nameTurns struct {
 func newLane(most int) lane { return lane{most: most, names: make(map[nameHash]*nameTurns)} }
 
 func (l *lane) add(t *turn) {
-	n := l.names[t.queueName()]
+	n := l.names[t.name]
 	if n == nil {
 		n = &nameTurns{}
-		l.names[t.queueName()] = n
+		l.names[t.name] = n
 	}
 	if n.waiting == 0 {
 		n.next = max(n.next, l.served)
@@ -281,9 +270,9 @@ func (l *lane) remove(t *turn) bool {
 			last := len(l.waiting) - 1
 			l.waiting[i], l.waiting[last] = l.waiting[last], nil
 			l.waiting = l.waiting[:last]
-			n := l.names[t.queueName()]
+			n := l.names[t.name]
 			if n.waiting--; n.waiting == 0 && n.next <= l.served {
-				delete(l.names, t.queueName())
+				delete(l.names, t.name)
 			}
 			return true
 		}
@@ -294,9 +283,9 @@ func (l *lane) remove(t *turn) bool {
 // serve removes a call that has its turn. All other names that wait come before the next call of
 // the same name.
 func (l *lane) serve(t *turn) {
-	n := l.names[t.queueName()]
+	n := l.names[t.name]
 	l.remove(t)
-	delete(l.names, t.queueName())
+	delete(l.names, t.name)
 	l.served++
 	others := uint64(0)
 	for name, other := range l.names {
@@ -308,6 +297,6 @@ func (l *lane) serve(t *turn) {
 		}
 	}
 	if n.next = l.served + others; n.waiting > 0 || others > 0 {
-		l.names[t.queueName()] = n
+		l.names[t.name] = n
 	}
 }

@@ -20,6 +20,8 @@ type view struct {
 	rows  *auth.Rows
 	store *store
 	err   error // the rows cannot be read: every request is refused
+	// noPassword is the hash that the password of a name is compared with that no user has.
+	noPassword []byte
 }
 
 // viewsKept is the number of views that a guard caches. Rarely more than two are in use:
