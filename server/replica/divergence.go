@@ -163,7 +163,7 @@ func (d *Divergence) compareShared(ctx context.Context) error {
 }
 
 // compareAll compares all that this node has seen with the table, for fence.LossRecorder. The fence row
-// does not tell of a loss.
+// does not show a loss.
 func (d *Divergence) compareAll(ctx context.Context) error {
 	newest := d.seen.Newest().Revision
 	if err := d.compareShared(ctx); err != nil {
@@ -211,7 +211,7 @@ func (d *Divergence) diverged(revision int64) error {
 	if d.seen.Term()-d.term.Load() >= fence.RecoveredTerms {
 		return d.stopServing(fmt.Errorf("%w: the database was recovered since; restart this server", err))
 	}
-	d.seen.ObserveLoss() // the fence row does not tell of the loss
+	d.seen.ObserveLoss() // the fence row does not show the loss
 	return d.stopServing(fmt.Errorf("%w: %w", fence.ErrDataLost, err))
 }
 

@@ -16,7 +16,7 @@ type Session struct {
 	// Statements are executed on each new connection.
 	Statements []string
 	// Together, if set, has the effect of the first of Statements, as many as Joined, in one round trip. If a server
-	// refuses it, they are sent one by one from then on.
+	// refuses it, they are sent one by one afterwards.
 	Together string
 	Joined   int
 	apart    atomic.Bool

@@ -35,7 +35,7 @@ const MaxSorted = 64 << 20
 
 // pagesOfTurn is how many pages a client's range reads before others have their turn. As many ranges as there are
 // processors read the table beyond their first page at once: more would finish no sooner, and requests that read
-// little would wait for a processor behind all of them.
+// little would wait for a processor after all of them.
 const pagesOfTurn = 16
 
 // Node is the state of the node that a Reader reads for.
