@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -295,9 +297,15 @@ func TestAlarmsRefuseWrites(t *testing.T) {
 type leader struct {
 	store     sqlstore.Store
 	committed func() // called before a change takes effect; nil: not
+	verified  func() // called before it is certain that the node leads; nil: not
 }
 
-func (l *leader) VerifyLeader(context.Context, auth.Permit) error { return nil }
+func (l *leader) VerifyLeader(context.Context, auth.Permit) error {
+	if l.verified != nil {
+		l.verified()
+	}
+	return nil
+}
 
 func (l *leader) Submit(ctx context.Context, _ auth.Permit, change func(auth.Tx) error) error {
 	tx := &transaction{batch: l.store.BeginBatchWrite()}
@@ -391,4 +399,20 @@ func TestLoadKeepsNewerAlarms(t *testing.T) {
 	if !a.isRaised(stored) || a.isRaised(newer) {
 		t.Errorf("loaded %v", a.All())
 	}
+}
+
+// A node that has just begun to lead answers with the alarms that it loaded for that.
+func TestAlarmsOfALeaderAreNotThoseOfTheFollowerBefore(t *testing.T) {
+	raised := Alarm{MemberID: 1, Type: AlarmNoSpace}
+	node := &leader{store: newTable(t)}
+	a := NewAlarms(node.store, node, slog.New(slog.DiscardHandler))
+	node.verified = func() { a.set(raised, true) }
+	all, err := a.List(t.Context(), auth.System)
+	require.NoError(t, err)
+	require.Equal(t, []Alarm{raised}, all)
+
+	a.set(raised, false)
+	disarmed, err := a.Disarm(t.Context(), auth.System, raised)
+	require.NoError(t, err)
+	require.Equal(t, []Alarm{raised}, disarmed)
 }
