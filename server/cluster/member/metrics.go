@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
 		}),
 		transitions: counter("sqlbrain_election_transitions_total", "Changes of the lock's holder that this member saw."),
 		renewalFailures: counter("sqlbrain_election_renewal_failures_total",
-			"Reads and writes of the lock row that failed while leading, lost races included."),
+			"Reads and writes of the lock row that failed while leading."),
 		leadFailures: counter("sqlbrain_election_lead_failures_total",
 			"Leaderships that ended by themselves with an error."),
 	}
