@@ -218,10 +218,6 @@ BENCH_planes = $(GO) test -count=1 -timeout 60m ../planes -planes $(or $(PLANES)
   -page $(CURDIR)/docs/benchmarks/planes.md
 BENCH_report = $(GO) run . report
 
-.PHONY: gobench
-gobench: ## Go benchmarks of the storage, watch and coding packages
-	$(GO) test -run xxx -bench . -benchmem $(PACKAGES)
-
 # What a request allocates depends on the code and on Go's version, and not on the machine or its load.
 ALLOCS := docs/benchmarks/allocs.txt
 

@@ -2,82 +2,56 @@ package coder
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func TestAuthRowsKeepTheOrderOfNamesAndRoundTrip(t *testing.T) {
+	kinds := []AuthKind{AuthUser, AuthRole, AuthRevoked}
 	for _, a := range hostile {
 		for _, b := range hostile {
-			ka, kb := EncodeAuthKey(AuthUser, string(a)), EncodeAuthKey(AuthUser, string(b))
-			if got, want := bytes.Compare(ka, kb), bytes.Compare(a, b); got != want {
-				t.Fatalf("compare(%q, %q) is %d, their rows give %d", a, b, want, got)
-			}
+			require.Equal(t, bytes.Compare(a, b), bytes.Compare(EncodeAuthKey(AuthUser, string(a)),
+				EncodeAuthKey(AuthUser, string(b))), "%q and %q", a, b)
 		}
-		for _, kind := range []AuthKind{AuthUser, AuthRole, AuthRevoked} {
+		for _, kind := range kinds {
 			internal := EncodeAuthKey(kind, string(a))
 			gotKind, name, err := DecodeAuthKey(internal)
-			if err != nil || gotKind != kind || name != string(a) {
-				t.Fatalf("%c %q came back as %c %q, %v", kind, a, gotKind, name, err)
-			}
-			for _, other := range []AuthKind{AuthUser, AuthRole, AuthRevoked} {
+			require.NoError(t, err)
+			require.Equal(t, kind, gotKind)
+			require.Equal(t, string(a), name)
+			for _, other := range kinds {
 				lo, hi := AuthBounds(other)
-				if inside(lo, hi, internal) != (kind == other) {
-					t.Fatalf("%c %q and the bounds of %c", kind, a, other)
-				}
+				require.Equal(t, kind == other, inside(lo, hi, internal), "%c %q and the bounds of %c", kind, a, other)
 			}
 			lo, hi := TokenBounds()
-			if inside(lo, hi, internal) {
-				t.Fatalf("%c %q lies among the tokens", kind, a)
-			}
-		}
-		content, err := DecodeAuthValue(EncodeAuthValue(a))
-		if err != nil || !bytes.Equal(content, a) {
-			t.Fatalf("%q came back as %q, %v", a, content, err)
+			require.False(t, inside(lo, hi, internal), "%c %q lies among the tokens", kind, a)
 		}
 	}
-	for _, kind := range []AuthKind{AuthUser, AuthRole, AuthRevoked} {
-		if lo, hi := AuthBounds(kind); inside(lo, hi, AuthSettingsKey()) {
-			t.Fatalf("the settings lie among the rows of kind %c", kind)
-		}
+	for _, kind := range kinds {
+		lo, hi := AuthBounds(kind)
+		require.False(t, inside(lo, hi, AuthSettingsKey()), "the settings lie among the rows of kind %c", kind)
 	}
 }
 
-func TestSettingsAndTokensRoundTrip(t *testing.T) {
-	for _, s := range []AuthSettings{{}, {Version: 1, Enabled: true, Revision: -2, Epoch: 1 << 62}} {
-		if got, err := DecodeAuthSettings(EncodeAuthSettings(s)); err != nil || got != s {
-			t.Fatalf("%+v came back as %+v, %v", s, got, err)
-		}
-	}
-	for _, tk := range []Token{{}, {User: "root", Epoch: 3, Password: 1 << 63},
-		{User: "root", Password: 7, Until: 1 << 40}, {Until: 1}} {
-		if got, err := DecodeToken(EncodeToken(tk)); err != nil || got != tk {
-			t.Fatalf("%+v came back as %+v, %v", tk, got, err)
-		}
-	}
+func TestTokensAreNotInTheTable(t *testing.T) {
 	h := HashToken("secret.7")
 	internal := EncodeTokenKey(h)
-	if got, err := DecodeTokenKey(internal); err != nil || got != h {
-		t.Fatalf("%x came back as %x, %v", h, got, err)
-	}
-	if lo, hi := TokenBounds(); !inside(lo, hi, internal) {
-		t.Fatal("a token lies outside the tokens")
-	}
-	if bytes.Contains(internal, []byte("secret")) {
-		t.Fatal("the token itself is in its row")
-	}
+	got, err := DecodeTokenKey(internal)
+	require.NoError(t, err)
+	require.Equal(t, h, got)
+	lo, hi := TokenBounds()
+	require.True(t, inside(lo, hi, internal))
+	require.NotContains(t, string(internal), "secret")
 }
 
 func TestMalformedAuthRowsAreRefused(t *testing.T) {
 	long := strings.Repeat("n", MaxInternalKey)
-	if err := CheckAuthName(long); !errors.Is(err, ErrKeyTooLong) {
-		t.Fatalf("a name of %d bytes: %v", len(long), err)
-	}
+	require.ErrorIs(t, CheckAuthName(long), ErrKeyTooLong, "a name of %d bytes", len(long))
 	fits := strings.Repeat("n", MaxInternalKey-magicLen-2)
-	if err := CheckAuthName(fits); err != nil || len(EncodeAuthKey(AuthRole, fits)) != MaxInternalKey {
-		t.Fatalf("the longest name: %v", err)
-	}
+	require.NoError(t, CheckAuthName(fits))
+	require.Len(t, EncodeAuthKey(AuthRole, fits), MaxInternalKey)
 	for name, err := range map[string]error{
 		"another kind":   second(DecodeAuthKey(append([]byte(magicAuth), 'z', split))),
 		"the settings":   second(DecodeAuthKey(AuthSettingsKey())),
@@ -88,9 +62,7 @@ func TestMalformedAuthRowsAreRefused(t *testing.T) {
 		"a short token":  last(DecodeToken([]byte{formatV1})),
 		"a token's key":  last(DecodeTokenKey(AuthSettingsKey())),
 	} {
-		if !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.ErrorIs(t, err, ErrMalformed, "%s", name)
 	}
 }
 

@@ -2,12 +2,12 @@ package coder
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // someCounts has every kind of piece.
@@ -33,9 +33,9 @@ func TestCountsRoundTrip(t *testing.T) {
 		if r.IntN(2) == 0 {
 			c.Pieces[len(c.Pieces)-1].End = nil
 		}
-		if got, err := DecodeCounts(EncodeCounts(c)); err != nil || !reflect.DeepEqual(got, c) {
-			t.Fatalf("seed %d: %+v came back as %+v, %v", seed, c, got, err)
-		}
+		got, err := DecodeCounts(EncodeCounts(c))
+		require.NoError(t, err, "seed %d", seed)
+		require.Equal(t, c, got, "seed %d", seed)
 	}
 }
 
@@ -45,13 +45,9 @@ func TestDamagedCountsAreRefused(t *testing.T) {
 		for bit := range 8 {
 			damaged := bytes.Clone(row)
 			damaged[i] ^= 1 << bit
-			if _, err := DecodeCounts(damaged); !errors.Is(err, ErrMalformed) {
-				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
-			}
+			require.ErrorIs(t, last(DecodeCounts(damaged)), ErrMalformed, "bit %d of byte %d flipped", bit, i)
 		}
-		if _, err := DecodeCounts(row[:i]); !errors.Is(err, ErrMalformed) {
-			t.Fatalf("%d bytes of %d: %v", i, len(row), err)
-		}
+		require.ErrorIs(t, last(DecodeCounts(row[:i])), ErrMalformed, "%d bytes of %d", i, len(row))
 	}
 }
 
@@ -65,9 +61,7 @@ func TestCountsOfWrongPiecesAreRefused(t *testing.T) {
 		"after the end": {{Span: Span{Start: []byte("a")}}, span("b", "c")},
 		"negative":      {{Span{[]byte("a"), []byte("b")}, -1}},
 	} {
-		if got, err := DecodeCounts(EncodeCounts(Counts{Pieces: pieces})); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		require.ErrorIs(t, last(DecodeCounts(EncodeCounts(Counts{Pieces: pieces}))), ErrMalformed, name)
 	}
 }
 
@@ -81,11 +75,10 @@ func TestCountsRowIsBounded(t *testing.T) {
 	long := Piece{Span{[]byte("0"), bytes.Repeat([]byte("0"), MaxInternalKey+1)}, 5}
 	row := EncodeCounts(Counts{Pieces: append([]Piece{long}, c.Pieces...)})
 	got, err := DecodeCounts(row)
-	n := len(got.Pieces)
-	if err != nil || len(row) > MaxCountsRow || len(row) < MaxCountsRow-2000 ||
-		!reflect.DeepEqual(got.Pieces, c.Pieces[:n]) {
-		t.Fatalf("%d bytes with %d pieces, %v", len(row), n, err)
-	}
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(row), MaxCountsRow)
+	require.Greater(t, len(row), MaxCountsRow-2000)
+	require.Equal(t, c.Pieces[:len(got.Pieces)], got.Pieces)
 }
 
 func TestCountsAddToThePieceOfAKey(t *testing.T) {
@@ -95,11 +88,7 @@ func TestCountsAddToThePieceOfAKey(t *testing.T) {
 		c.Add([]byte(key), 1)
 	}
 	for i, want := range []int64{4, 3, 4} {
-		if got := c.Pieces[i].Keys; got != want {
-			t.Errorf("piece %d has %d keys, want %d", i, got, want)
-		}
+		require.Equal(t, want, c.Pieces[i].Keys, "piece %d", i)
 	}
-	if got := c.Keys(); got != 11 {
-		t.Errorf("%d keys in all", got)
-	}
+	require.EqualValues(t, 11, c.Keys())
 }
