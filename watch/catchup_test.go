@@ -3,8 +3,6 @@ package watch
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -253,21 +251,6 @@ func TestSourceAnswersThatBreakTheContractAreRejected(t *testing.T) {
 	}
 }
 
-func TestTheSourceMayBeAheadOfTheHub(t *testing.T) {
-	b, src := newStubBed(t, Config{})
-	b.put("a")
-	b.put("a")
-	unpublished := b.src.commit(false, change{"a", "ahead"})
-	src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
-		events, _, err := src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
-		b.publish(unpublished) // not asked for, and not to be missed
-		return events, to + 100, err
-	}
-	s := b.stream(key("a").from(2))
-	b.expect(s, "0@3 created")
-	require.Equal(t, upTo(2, 4), b.revisions(s, 3))
-}
-
 func TestEventsReadFromTheSourceAreNotReadAgain(t *testing.T) {
 	b, _ := newStubBed(t, Config{QueueEvents: 2})
 	for range 50 {
@@ -302,23 +285,6 @@ func TestBackoffStartsAnewAfterASuccess(t *testing.T) {
 	})
 }
 
-func TestSourceReportsACompactionBeforeTheHub(t *testing.T) {
-	b, _ := newStubBed(t, Config{})
-	for range 5 {
-		b.put("a")
-	}
-	b.src.setCompact(4)
-	s := b.stream(key("a").from(2), key("a").from(4))
-	// Each watch's are in order; the first one may end before the second begins.
-	var got [2][]string
-	for range 4 {
-		r := b.response(s)
-		got[r.WatchID] = append(got[r.WatchID], brief(r))
-	}
-	require.Equal(t, []string{"0@6 created", "0@0 canceled compact=4"}, got[0])
-	require.Equal(t, []string{"1@6 created", "1@6 put:a:4 put:a:5 put:a:6"}, got[1])
-}
-
 func TestCompactCancelsOnlyWatchersThatNeedCompactedHistory(t *testing.T) {
 	b := newBed(t, Config{QueueEvents: 2})
 	late, soon, synced, future := b.stream(key("a")), b.stream(key("a")), b.stream(key("a")), b.stream(key("a").from(20))
@@ -350,29 +316,6 @@ func TestCompactCancelsOnlyWatchersThatNeedCompactedHistory(t *testing.T) {
 	b.compact(15)
 	b.put("a")
 	b.expect(synced, "0@9 put:a:9")
-}
-
-func TestCompactWhileHistoryIsRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, src := newStubBed(t, Config{})
-		for range 9 {
-			b.put("a")
-		}
-		b.src.step = 2
-		compacted := false
-		src.changes = func(ctx context.Context, from, to int64) ([]*Event, int64, error) {
-			events, next, err := src.history.Changes(ctx, []byte("a"), nil, from, to, 1<<20)
-			if !compacted {
-				compacted = true
-				b.compact(6)
-			}
-			return events, next, err
-		}
-		// What was read before the compaction is whole, and delivered.
-		s := b.stream(key("a").from(2))
-		b.expect(s, "0@10 created", "0@10 put:a:2 put:a:3", "0@0 canceled compact=6")
-		b.hub.Close()
-	})
 }
 
 func TestCancelWhileHistoryIsRead(t *testing.T) {
@@ -456,59 +399,6 @@ func TestQueuesAreBounded(t *testing.T) {
 	many.Cancel(0)
 	large.Close()
 	require.EqualValues(t, 0, b.metric("etcd_debugging_mvcc_pending_events_total"))
-}
-
-func TestRevisionLargerThanTheFreeBudgetDoesNotSpin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, Config{QueueEvents: 4})
-		s := b.stream(span("a", "z"))
-		b.expect(s, "0@1 created")
-		b.put("a", "b")
-		b.put("a", "b", "c", "d", "e")
-		b.put("a")
-		synctest.Wait()
-		b.expect(s, "0@3 put:a:2 put:b:2 put:a:3 put:b:3 put:c:3 put:d:3 put:e:3", "0@4 put:a:4")
-		b.hub.Close()
-	})
-}
-
-func TestEndedWatchersLeaveNoTimers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, src := newStubBed(t, Config{})
-		for range 5 {
-			b.put("a")
-		}
-		src.changes = func(context.Context, int64, int64) ([]*Event, int64, error) { return nil, 0, errFlaky }
-		n := key("a")
-		n.ProgressNotify = true
-		s, other := b.stream(n, n, n.from(3), n.from(4)), b.stream(n, n.from(4))
-		synctest.Wait()
-		b.hub.mu.Lock()
-		all := slices.Concat(slices.Collect(maps.Values(s.watchers)), slices.Collect(maps.Values(other.watchers)))
-		b.hub.mu.Unlock()
-		timers := func() (set int) {
-			b.hub.mu.Lock()
-			defer b.hub.mu.Unlock()
-			for _, w := range all {
-				for _, t := range []*time.Timer{w.progress, w.retry} {
-					if t != nil {
-						set++
-					}
-				}
-			}
-			return set
-		}
-		require.Equal(t, 4+2+2+1, timers())
-		s.Cancel(0)
-		s.Cancel(2)
-		require.Equal(t, 6, timers())
-		b.compact(5) // 3 of s and 1 of other
-		require.Equal(t, 2, timers())
-		s.Close()
-		other.Close()
-		require.Zero(t, timers())
-		b.hub.Close()
-	})
 }
 
 func TestMetricsComeBackToZero(t *testing.T) {

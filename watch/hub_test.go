@@ -159,33 +159,6 @@ func (r CreateRequest) from(rev int64) CreateRequest { r.StartRevision = rev; re
 func (r CreateRequest) id(id int64) CreateRequest    { r.WatchID = id; return r }
 func (r CreateRequest) withPrev() CreateRequest      { r.PrevKV = true; return r }
 
-func TestLiveEventsReachTheWatchersTheyMatch(t *testing.T) {
-	b := newBed(t, Config{})
-	s := b.stream(key("b"), span("a", "c"), span("b", "\x00"), span("c", "d"), span("b", "b\x00"))
-	b.expect(s, "0@1 created", "1@1 created", "2@1 created", "3@1 created", "4@1 created")
-	b.put("b")
-	got := map[string]bool{}
-	for range 4 {
-		got[b.next(s)] = true
-	}
-	require.Equal(t, map[string]bool{"0@2 put:b:2": true, "1@2 put:b:2": true, "2@2 put:b:2": true,
-		"4@2 put:b:2": true}, got)
-	b.put("z")
-	b.expect(s, "2@3 put:z:3")
-	b.put("c")
-	got = map[string]bool{b.next(s): true, b.next(s): true}
-	require.Equal(t, map[string]bool{"2@4 put:c:4": true, "3@4 put:c:4": true}, got)
-	b.nothing(s)
-}
-
-func TestOneRevisionComesInOneResponse(t *testing.T) {
-	b := newBed(t, Config{QueueEvents: 1})
-	s := b.stream(span("a", "z"))
-	b.expect(s, "0@1 created")
-	b.put("a", "b", "c", "d")
-	b.expect(s, "0@2 put:a:2 put:b:2 put:c:2 put:d:2")
-}
-
 // TestRevisionsQueuedTogetherAreMerged: each watcher of the stream gets one response, and the first watcher comes
 // first.
 func TestRevisionsQueuedTogetherAreMerged(t *testing.T) {
@@ -236,22 +209,6 @@ func TestMergedResponsesAreBounded(t *testing.T) {
 	}
 }
 
-func TestFilters(t *testing.T) {
-	b := newBed(t, Config{})
-	b.put("a")
-	noPut, noDelete, both := key("a"), key("a"), key("a")
-	noPut.NoPut, noDelete.NoDelete, both.NoPut, both.NoDelete = true, true, true, true
-	s := b.stream(noPut, noDelete, both, noPut.from(2), noDelete.from(2))
-	b.expect(s, "0@2 created", "1@2 created", "2@2 created", "3@2 created", "4@2 created", "4@2 put:a:2")
-	b.delete("a")
-	got := map[string]bool{b.next(s): true, b.next(s): true}
-	require.Equal(t, map[string]bool{"0@3 del:a:3": true, "3@3 del:a:3": true}, got)
-	b.put("a")
-	got = map[string]bool{b.next(s): true, b.next(s): true}
-	require.Equal(t, map[string]bool{"1@4 put:a:4": true, "4@4 put:a:4": true}, got)
-	b.nothing(s)
-}
-
 func TestStartInThePastReadsTheRing(t *testing.T) {
 	b := newBed(t, Config{})
 	for range 5 {
@@ -262,24 +219,6 @@ func TestStartInThePastReadsTheRing(t *testing.T) {
 	b.put("b")
 	b.expect(s, "2@7 put:b:7")
 	require.Zero(t, b.src.changesCalls)
-}
-
-func TestStartBeforeTheRingReadsTheSource(t *testing.T) {
-	b := newBed(t, Config{RingEvents: 2})
-	for range 9 {
-		b.put("a")
-	}
-	b.src.step = 3
-	s := b.stream(key("a").from(3))
-	b.expect(s, "0@10 created")
-	var got []int64
-	for len(got) < 8 {
-		for _, e := range b.response(s).Events {
-			got = append(got, e.Record.ModRevision)
-		}
-	}
-	require.Equal(t, []int64{3, 4, 5, 6, 7, 8, 9, 10}, got)
-	require.Equal(t, 2, b.src.changesCalls, "the ring has the last two")
 }
 
 func TestStartInTheFutureWaits(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
@@ -26,9 +28,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 	if s := os.Getenv("WATCH_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		synctest.Test(t, func(t *testing.T) { runHistory(t, seed) })
 		return
 	}

@@ -114,36 +114,6 @@ func TestPrevIsFetchedOnceForAllWatchers(t *testing.T) {
 	})
 }
 
-func TestPrevErrorsAreRetriedAndLoseNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, src := newVersionsBed(t, Config{RingEvents: 1})
-		b.put("a")
-		b.put("b")
-		failures := 0
-		src.find = func(ctx context.Context, keys [][]byte, revs []int64) ([]*coder.Record, error) {
-			if failures++; failures > 3 {
-				return b.src.Versions(ctx, keys, revs)
-			}
-			if failures == 2 {
-				return nil, nil // one answer too few
-			}
-			return nil, errFlaky
-		}
-		first, second := b.stream(key("a").withPrev()), b.stream(key("a").withPrev())
-		b.expect(first, "0@3 created")
-		b.expect(second, "0@3 created")
-		b.put("a")
-		b.put("a")
-		var wg sync.WaitGroup
-		for _, s := range []*Stream{first, second} {
-			wg.Go(func() { b.expect(s, "0@5 put:a:4<2 put:a:5<4") })
-		}
-		wg.Wait()
-		require.EqualValues(t, 3, b.metric("sqlbrain_watch_source_errors_total"))
-		b.hub.Close()
-	})
-}
-
 func TestPrevSurvivesACancelledNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, src := newVersionsBed(t, Config{RingEvents: 1})

@@ -146,6 +146,9 @@ func (h *history) Versions(ctx context.Context, keys [][]byte, revs []int64) ([]
 	}
 	if h.fail != nil {
 		if err := h.fail(); err != nil {
+			if h.versionsCalls%2 == 0 {
+				err = nil // and no answers
+			}
 			return nil, err
 		}
 	}

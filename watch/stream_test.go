@@ -66,19 +66,6 @@ func TestRefusedCreates(t *testing.T) {
 	require.Equal(t, map[string]bool{"8@4 put:a:4": true, "0@4 put:a:4": true}, got)
 }
 
-func TestCancelEndsAWatcherOnce(t *testing.T) {
-	b := newBed(t, Config{})
-	s := b.stream(key("a"), key("a"))
-	b.expect(s, "0@1 created", "1@1 created")
-	b.put("a")
-	s.Cancel(0)
-	s.Cancel(0)
-	s.Cancel(77)
-	b.put("a")
-	b.expect(s, "1@2 put:a:2", "0@2 canceled", "1@3 put:a:3")
-	b.nothing(s)
-}
-
 func TestCancelTakesNothingFromQueuedProgress(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream(key("a"))
@@ -240,26 +227,6 @@ func TestPeriodicProgress(t *testing.T) {
 		b.expect(s, "2@9 canceled")
 		tick(time.Hour)
 		b.nothing(s)
-		b.hub.Close()
-	})
-}
-
-func TestNoPeriodicProgressWhileLagging(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, Config{ProgressInterval: time.Minute, QueueEvents: 1})
-		n := key("a")
-		n.ProgressNotify = true
-		s := b.stream(n)
-		b.expect(s, "0@1 created")
-		b.put("a")
-		b.put("a")
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		b.expect(s, "0@2 put:a:2", "0@3 put:a:3")
-		b.nothing(s)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		b.expect(s, "0@3")
 		b.hub.Close()
 	})
 }
