@@ -536,6 +536,7 @@ func (fz *fuzzed) permitted(how byte, r proto.Message) {
 		case *pb.DeleteRangeRequest:
 			keys(r.Key, r.RangeEnd)
 		case *pb.CompactionRequest:
+			fz.t.Fatalf("%T %v succeeded without the root role", r, r)
 		}
 	}
 }

@@ -11,8 +11,10 @@
 //   - Requests are checked in etcd's order and refused with etcd's errors; no field is
 //     ignored silently (TestRequestsRefused, TestRequestsAccepted,
 //     TestOverlappingWritesAreRefused).
-//   - A handler that does not ask the guard does not compile: every call that reads or
-//     changes data takes a permit.
+//   - A handler that reads or changes keys, leases, users, roles or alarms without asking the guard does not compile,
+//     because the calls take a permit, or refuses, because the zero watch.Verdict does. What takes none (the node's status
+//     with its alarms, the members, MoveLeader, the ranges that are watched) is asked for by handlers that ask the guard
+//     first (TestEachCallNeedsItsPermission, in server/console TestUsersSeeOnlyWhatTheyMay).
 //   - Every error of the packages below has an answer, and answers never contain the text
 //     of an unexpected error (TestEveryErrorOfTheStoreHasAnAnswer, TestCausesAreLoggedNotSent).
 //   - A request cannot cost more than its bounds: the steps of a transaction, the size

@@ -10,6 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 )
 
@@ -20,7 +21,7 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	mustGrant(t, b, 7, 3600)
 	mustTxn(t, b, putLeased("k", 7))
 	mustTxn(t, b, put("k2", "v"))
-	before := b.seen.Token()
+	before, l := b.seen.Token(), b.leading.Load()
 	none, ctx, key := auth.Permit{}, t.Context(), mvcc.KeyRange{Key: []byte("k")}
 	calls := map[string]func() error{
 		"Reader.Range": func() error { _, err := b.Reader.Range(ctx, none, &mvcc.RangeRequest{KeyRange: key}, true); return err },
@@ -56,11 +57,14 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 			return err
 		},
 		"Replica.Compact":   func() error { _, err := b.Compact(ctx, none, 2, true); return err },
-		"Lessor.Grant":      func() error { _, err := lessor(t, b).Grant(ctx, none, 8, 60); return err },
-		"Lessor.Revoke":     func() error { _, err := lessor(t, b).Revoke(ctx, none, 7); return err },
-		"Lessor.KeepAlive":  func() error { _, err := lessor(t, b).KeepAlive(ctx, none, 7); return err },
-		"Lessor.TimeToLive": func() error { _, err := lessor(t, b).TimeToLive(ctx, none, 7, true); return err },
-		"Lessor.IDs":        func() error { _, err := lessor(t, b).IDs(ctx, none); return err },
+		"Compactor.Compact": func() error { _, err := l.compactor.Compact(ctx, none, 2, true); return err },
+		"Pipeline.Submit":   func() error { return l.pipeline.Submit(ctx, none, write.NewTxnCommand(put("k", "w"))) },
+		"Pipeline.Txn":      func() error { _, err := l.pipeline.Txn(ctx, none, put("k", "w")); return err },
+		"Lessor.Grant":      func() error { _, err := l.lessor.Grant(ctx, none, 8, 60); return err },
+		"Lessor.Revoke":     func() error { _, err := l.lessor.Revoke(ctx, none, 7); return err },
+		"Lessor.KeepAlive":  func() error { _, err := l.lessor.KeepAlive(ctx, none, 7); return err },
+		"Lessor.TimeToLive": func() error { _, err := l.lessor.TimeToLive(ctx, none, 7, true); return err },
+		"Lessor.IDs":        func() error { _, err := l.lessor.IDs(ctx, none); return err },
 		"Alarms.List":       func() error { _, err := b.Alarms.List(ctx, none); return err },
 		"Alarms.Raise": func() error {
 			_, err := b.Alarms.Raise(ctx, none, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt})
@@ -94,7 +98,8 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	}
 	// No entry point is left out.
 	permit := reflect.TypeFor[auth.Permit]()
-	for _, part := range []any{b, b.Reader, b.Exporter, b.Auth, b.Alarms, b.Space, lessor(t, b)} {
+	for _, part := range []any{b, b.Reader, b.Exporter, b.Auth, b.Alarms, b.Space, l.lessor, l.compactor,
+		l.pipeline} {
 		of := reflect.TypeOf(part)
 		for m := range of.Methods() {
 			name := of.Elem().Name() + "." + m.Name
