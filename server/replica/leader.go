@@ -111,7 +111,7 @@ func (l *leader) Seen(token coder.FenceToken) { l.replica.seen.Observe(token) }
 // Refused implements write.Leader.
 func (l *leader) Refused(err error) {
 	l.replica.Space.Refused(err)
-	if f := l.replica.cfg.CommitFailed; f != nil && !sqlstore.IsConflict(err) {
+	if f := l.replica.cfg.CommitFailed; f != nil {
 		f()
 	}
 }

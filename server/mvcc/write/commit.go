@@ -38,15 +38,10 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 			return end
 		case err == nil:
 			// The outcome was unknown, and resolved: the commit did not take effect.
-		case errors.Is(err, sqlstore.ErrFull):
-			p.cfg.Leader.Refused(err)
-			return result{err: mvcc.PublicError(ctx, err)}
-		// CommitTimeout
-		case errors.Is(err, sqlstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			p.cfg.Leader.Refused(err)
+		case errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrFull),
+			errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // CommitTimeout
 			p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
 		default:
-			p.cfg.Leader.Refused(err)
 			return result{err: mvcc.PublicError(ctx, err)}
 		}
 		p.cfg.Metrics.commitRetries.Inc()
@@ -90,6 +85,9 @@ func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.Fe
 	case errors.As(err, &conflict) && ctx.Err() == nil:
 		return false, result{cacheStale, err}
 	default:
+		if ctx.Err() == nil && !errors.Is(err, sqlstore.ErrTooLarge) {
+			p.cfg.Leader.Refused(err)
+		}
 		return false, result{err: err}
 	}
 }

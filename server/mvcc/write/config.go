@@ -77,7 +77,8 @@ type Leader interface {
 	AuthRows() *auth.Rows
 	// Seen gets each value of the fence row after an attempt to commit.
 	Seen(token coder.FenceToken)
-	// Refused gets the error of a commit that the database has refused: it has no space, say, or takes no writes.
+	// Refused gets the error of a commit that the database has refused: it has no space, say, or takes no writes. It does
+	// not get those of requests that are too large.
 	Refused(err error)
 	// Publish makes a durable commit visible. Its error is that of all requests in it.
 	Publish(c Committed) error

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -128,6 +129,36 @@ func TestFailedCommitFailsItsRequestsAndTakesNoRevision(t *testing.T) {
 	require.EqualValues(t, 2, l.Revision())
 }
 
+// The leader hears of what the database refuses, which may be the fault of its connection. A request that is too large
+// and a pipeline that has ended say nothing about the database.
+func TestLeaderHearsOfRefusedCommits(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want int
+	}{
+		"full":        {sqlstore.ErrFull, 1},
+		"unavailable": {sqlstore.ErrUnavailable, 1},
+		"not sent":    {context.DeadlineExceeded, 1},
+		"unexpected":  {errors.New("made up"), 1},
+		"too large":   {sqlstore.ErrTooLarge, 0},
+		"uncertain":   {sqlstore.ErrUncertain, 0},
+	} {
+		store := &failing{Store: newStore(t)}
+		l := lead(t, store)
+		store.err = c.err
+		l.together(t, NewTxnCommand(put("a", "1")))
+		require.Equal(t, c.want, l.refused, name)
+	}
+	store := &hanging{Store: newStore(t)}
+	l := lead(t, store)
+	store.hangs = true
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, l.p.ExecuteBatch(ctx, Request{As: auth.System, Command: NewTxnCommand(put("a", "1"))})[0],
+		mvcc.ErrNotLeader)
+	require.Zero(t, l.refused, "the pipeline ended")
+}
+
 // A commit whose outcome was unknown and that did not take effect is tried again, until it is
 // in the table: only then its requests succeed.
 func TestUnwrittenCommitIsRepeatedBeforeItIsAnswered(t *testing.T) {
@@ -185,10 +216,36 @@ func TestRequestOfAnEndedPipelineIsTurnedAway(t *testing.T) {
 	}
 }
 
-// hanging is a store that opens no connections for commits while it hangs.
+// hanging is a store that opens no connections for commits while it hangs, and none for reads while readsHang.
 type hanging struct {
 	sqlstore.Store
-	hangs bool
+	hangs, readsHang bool
+	reads            func() // called before each read; nil: nothing
+}
+
+func (s *hanging) read(ctx context.Context) error {
+	if s.reads != nil {
+		s.reads()
+	}
+	if s.readsHang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (s *hanging) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	if err := s.read(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.MultiGet(ctx, keys)
+}
+
+func (s *hanging) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	if err := s.read(ctx); err != nil {
+		return nil, false, err
+	}
+	return s.Store.List(ctx, q)
 }
 
 func (s *hanging) BeginBatchWrite() sqlstore.BatchWrite {
