@@ -43,8 +43,9 @@ var (
 	ErrTooManyRequests = errors.New("too many requests")
 	// ErrSortTooLarge: a range is larger than what a stream sorts.
 	ErrSortTooLarge = errors.New("range too large to be sorted for a stream")
-	// ErrTooLarge: a key, value or transaction does not fit the database.
-	ErrTooLarge = errors.New("too large for the database")
+	// ErrTooLarge: a key, value or transaction does not fit the database, or what a transaction reads does not fit the
+	// memory that it may take.
+	ErrTooLarge = errors.New("too large")
 )
 
 // PublicError returns err as a request with context ctx ends with it: ErrTimeout if that was

@@ -31,6 +31,9 @@ func (q *RangeRequest) Finish(res *RangeResult, records []*coder.Record) {
 		records = records[:q.Limit]
 		res.More = true
 	}
+	if cap(records) > 2*len(records) {
+		records = slices.Clone(records) // the others are not kept
+	}
 	q.Strip(records)
 	res.Records = records
 }

@@ -46,6 +46,19 @@ func TestFinishSortsFiltersAndLimits(t *testing.T) {
 	}
 }
 
+// What a range leaves out is not kept in memory with its answer.
+func TestFinishKeepsOnlyWhatItReturns(t *testing.T) {
+	for name, q := range map[string]RangeRequest{
+		"limit": {Limit: 1, SortOrder: SortDescend}, "filter": {MinCreateRevision: 4},
+	} {
+		res := RangeResult{}
+		q.Finish(&res, records())
+		if len(res.Records) != 1 || cap(res.Records) > 2 {
+			t.Errorf("%s: %d records, %d kept", name, len(res.Records), cap(res.Records))
+		}
+	}
+}
+
 func TestStripLeavesTheRecordsOfOthersAlone(t *testing.T) {
 	for sortBy, lease := range map[SortTarget]int64{SortByKey: 0, SortByValue: 7} {
 		shared := records()

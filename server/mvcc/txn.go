@@ -3,6 +3,7 @@ package mvcc
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 )
@@ -92,4 +93,27 @@ func cost(ops []Op) (sum int64) {
 		}
 	}
 	return sum
+}
+
+const (
+	// MaxAnswerBytes bounds what the operations of a transaction return together, unless one alone returns more.
+	MaxAnswerBytes = 256 << 20
+	// answerOverhead is about what a record takes in an answer in addition to its key and value.
+	answerOverhead = 256
+)
+
+// AnswerSize is about how many bytes the records of an answer take.
+type AnswerSize int
+
+// Add counts the records of one more operation. It returns ErrTooLarge if they are too many.
+func (s *AnswerSize) Add(records ...*coder.Record) error {
+	n := len(records) * answerOverhead
+	for _, r := range records {
+		n += len(r.Key) + len(r.Value)
+	}
+	if *s > 0 && int(*s)+n > MaxAnswerBytes {
+		return fmt.Errorf("%w: the transaction returns more than %d bytes", ErrTooLarge, MaxAnswerBytes)
+	}
+	*s += AnswerSize(n)
+	return nil
 }

@@ -121,8 +121,8 @@ type Reading struct {
 	counted []countedSpan
 	// pageBytes bounds the rows that one statement of Scan reads; 0: the store's own bound.
 	pageBytes int
-	// takesTurns says that the reading is a client's.
-	takesTurns bool
+	// turn is how many pages of the table the reading reads in a row before others have their turn, 0 if it takes no turns.
+	turn int
 	// indexed, if set, gets the index row of each record that Scan reads in the table.
 	indexed func(key []byte, x coder.Index)
 }
@@ -133,13 +133,16 @@ func (r *Reading) OnIndex(f func(key []byte, x coder.Index)) { r.indexed = f }
 // At returns a reading at revision rev, which must not be above the visible revision.
 func (r *Reader) At(rev int64) *Reading { return &Reading{reader: r, rev: rev} }
 
+// InTurns is At for a client's ranges, whose caller may take its time after each page.
+func (r *Reader) InTurns(rev int64) *Reading { return &Reading{reader: r, rev: rev, turn: 1} }
+
 // Now returns a reading at the visible revision, if as permits the request there.
 func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*Reading, error) {
 	visible, err := r.node.ReadRevision(ctx, as, linearizable)
 	if err != nil {
 		return nil, err
 	}
-	return &Reading{reader: r, rev: visible, takesTurns: true}, nil
+	return &Reading{reader: r, rev: visible, turn: pagesOfTurn}, nil
 }
 
 // Past returns a reading at the revision that a request asks for when now is the newest one:
@@ -154,7 +157,7 @@ func (now *Reading) Past(asked int64) (*Reading, error) {
 	case asked < now.reader.node.CompactRevision():
 		return nil, mvcc.ErrCompacted
 	default:
-		return &Reading{reader: now.reader, rev: asked, takesTurns: now.takesTurns}, nil
+		return &Reading{reader: now.reader, rev: asked, turn: now.turn}, nil
 	}
 }
 

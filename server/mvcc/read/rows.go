@@ -91,18 +91,15 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 
 // awaitTurn returns how many pages of the table the reading may read now, 0 if it need not ask. endTurn must follow.
 func (r *Reading) awaitTurn(ctx context.Context) (pages int, err error) {
-	if !r.takesTurns {
+	if r.turn == 0 {
 		return 0, nil
 	}
 	select {
 	case r.reader.turns <- struct{}{}:
+		return r.turn, nil
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	if r.pageBytes > 0 {
-		return 1, nil // a stream, whose client may take its time before the next page
-	}
-	return pagesOfTurn, nil
 }
 
 // endTurn lets another reading read if pages are left of this one's turn.

@@ -81,7 +81,7 @@ func (s *rangeStreamer) run(ctx context.Context) error {
 	if s.q.SortBy != mvcc.SortByKey {
 		return s.runSorted(ctx, want)
 	}
-	s.read.pageBytes = firstPageBytes
+	s.read.pageBytes, s.read.turn = firstPageBytes, min(s.read.turn, 1) // its client may take its time
 	err := s.read.Scan(ctx, s.q.Span(), !s.q.KeysOnly, want, func(records []*coder.Record) bool {
 		s.q.Strip(records)
 		for _, rec := range records {

@@ -39,6 +39,7 @@ type evaluation struct {
 	state   State
 	changes []Change
 	changed Overlay // of changes, over state
+	answer  mvcc.AnswerSize
 }
 
 // branch is the branch that a transaction takes, with those of the transactions nested in it.
@@ -149,7 +150,9 @@ func (e *evaluation) execute(ctx context.Context, b *branch) (*mvcc.TxnResult, e
 		r := &res.Results[i]
 		switch {
 		case op.Range != nil:
-			r.Range, err = e.readRange(ctx, op.Range)
+			if r.Range, err = e.readRange(ctx, op.Range); err == nil {
+				err = e.answer.Add(r.Range.Records...)
+			}
 		case op.Put != nil:
 			r.Put, err = e.put(ctx, op.Put)
 		case op.Delete != nil:
@@ -198,10 +201,10 @@ func (e *evaluation) put(ctx context.Context, p *mvcc.PutRequest) (*mvcc.PutResu
 	}
 	e.change(Change{Record: rec, Prev: prev, PrevFull: full})
 	res := &mvcc.PutResult{Revision: e.revision()}
-	if p.PrevKV {
-		res.Prev = prev
+	if p.PrevKV && prev != nil {
+		res.Prev, err = prev, e.answer.Add(prev)
 	}
-	return res, nil
+	return res, err
 }
 
 func (e *evaluation) deleteRange(ctx context.Context, d *mvcc.DeleteRequest) (*mvcc.DeleteResult, error) {
@@ -219,7 +222,7 @@ func (e *evaluation) deleteRange(ctx context.Context, d *mvcc.DeleteRequest) (*m
 	if d.PrevKV {
 		res.Prev = records
 	}
-	return res, nil
+	return res, e.answer.Add(res.Prev...)
 }
 
 // change adds a change of the transaction's revision.

@@ -301,3 +301,26 @@ func TestEvaluationEndsWithItsContext(t *testing.T) {
 	_, _, err := Evaluate(ctx, stateOf("a"), &mvcc.Txn{Then: []mvcc.Op{read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z")})}})
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// The answers of a transaction are in memory together. One range may be as large as one by itself.
+func TestAnswersOfATransactionAreBounded(t *testing.T) {
+	s := stateOf("a")
+	s.keys["a"].Value = make([]byte, mvcc.MaxAnswerBytes/2)
+	large := rangeOf("a", "z")
+	whole, one, prev := read(mvcc.RangeRequest{KeyRange: large}), del("a", "z"), put("a", "")
+	prev.Put.PrevKV = true
+	nested := mvcc.Op{Txn: &mvcc.Txn{Then: []mvcc.Op{whole}}}
+	for name, ops := range map[string][]mvcc.Op{
+		"ranges": {whole, whole}, "nested": {nested, nested}, "delete": {whole, one}, "put": {whole, prev},
+	} {
+		_, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: ops})
+		require.ErrorIs(t, err, mvcc.ErrTooLarge, name)
+		require.Empty(t, changes, name)
+	}
+	count, first := read(mvcc.RangeRequest{KeyRange: large, CountOnly: true}), read(mvcc.RangeRequest{KeyRange: large, KeysOnly: true})
+	_, _, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{count, first, count, first, whole}})
+	require.NoError(t, err)
+	s.keys["a"].Value = make([]byte, 2*mvcc.MaxAnswerBytes)
+	_, _, err = Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{count, whole}})
+	require.NoError(t, err)
+}

@@ -72,9 +72,9 @@ func (c *indexCache) missing(keys [][]byte) []*indexLoad {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var loads []*indexLoad
-	seen := make(map[string]bool, len(keys))
+	seen := map[string]bool{}
 	for _, k := range keys {
-		if seen[string(k)] || c.lru.Contains(string(k)) {
+		if c.lru.Contains(string(k)) || seen[string(k)] {
 			continue
 		}
 		s := string(k)

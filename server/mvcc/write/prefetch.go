@@ -46,9 +46,9 @@ func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, 
 		err = p.readPast(ctx, pre)
 	}
 	for _, q := range pre.pages {
-		if err == nil && len(q.End) > 0 {
+		if err == nil {
 			// This fills the view with the page and the count.
-			_, err = p.cfg.Reader.At(p.cfg.Revisions.Visible()).Range(ctx, q)
+			_, err = p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).Range(ctx, q)
 		}
 	}
 	if errors.Is(err, mvcc.ErrCompacted) { // another leader may have compacted
@@ -86,8 +86,8 @@ func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, li
 
 // readRanges reads the ranges of pre at the visible revision.
 func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
-	read, size := p.cfg.Reader.At(p.cfg.Revisions.Visible()), 0
-	pre.keys, pre.bases = 0, make(map[string]indexEntry)
+	read := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible())
+	pre.keys, pre.bytes, pre.bases = 0, 0, make(map[string]indexEntry)
 	index := func(key []byte, x coder.Index) { pre.bases[string(key)] = indexEntry{Index: x, exists: true} }
 	for _, r := range pre.ranges {
 		read.OnIndex(nil)
@@ -97,18 +97,9 @@ func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
 		r.records = nil
 		var failed error
 		err := read.Scan(ctx, r.Span(), r.values, 0, func(records []*coder.Record) bool {
-			if r.values {
-				for _, rec := range records {
-					size += len(rec.Value)
-				}
-			}
 			r.records = append(r.records, records...)
-			if pre.keys += len(records); size > MaxTxnBytes {
-				failed = fmt.Errorf("%w: its ranges read more than %d bytes", mvcc.ErrTooLarge, MaxTxnBytes)
-			} else if pre.keys > exclusiveBatchKeys && pre.weight == 0 {
+			if failed = p.addRead(pre, records, r.values); failed == nil && pre.keys > exclusiveBatchKeys && pre.weight == 0 {
 				failed = p.acquireWeight(ctx, pre)
-			} else if pre.keys > p.cfg.Limits.TxnKeys {
-				failed = tooManyKeys(p.cfg.Limits.TxnKeys)
 			}
 			return failed == nil
 		})
@@ -126,6 +117,21 @@ func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
 		if err := p.addBases(ctx, pre.bases, r); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// addRead counts records that were read for pre.
+func (p *Pipeline) addRead(pre *Prefetch, records []*coder.Record, values bool) error {
+	pre.keys += len(records)
+	for i := 0; i < len(records) && values; i++ {
+		pre.bytes += len(records[i].Value)
+	}
+	if pre.bytes > MaxTxnBytes {
+		return fmt.Errorf("%w: its ranges read more than %d bytes", mvcc.ErrTooLarge, MaxTxnBytes)
+	}
+	if pre.keys > p.cfg.Limits.TxnKeys {
+		return tooManyKeys(p.cfg.Limits.TxnKeys)
 	}
 	return nil
 }
@@ -228,9 +234,12 @@ func (p *Pipeline) countUpTo(ctx context.Context, span coder.Span, rev, most int
 // again about those that are refused here.
 func (p *Pipeline) readPast(ctx context.Context, pre *Prefetch) error {
 	for q := range pre.past {
-		res, err := p.cfg.Reader.At(p.cfg.Revisions.Visible()).RangeAt(ctx, q)
+		res, err := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).RangeAt(ctx, q)
 		switch {
 		case err == nil:
+			if err = p.addRead(pre, res.Records, true); err != nil {
+				return err
+			}
 			pre.past[q] = res
 		case errors.Is(err, mvcc.ErrCompacted), errors.Is(err, mvcc.ErrFutureRevision):
 		default:

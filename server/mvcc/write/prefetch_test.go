@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -186,4 +191,106 @@ func TestALeaderThatIsOvertakenByCompaction(t *testing.T) {
 	_, err = l.p.PrefetchTxn(t.Context(), deleteAll("k", "l"))
 	require.ErrorIs(t, err, mvcc.ErrNotLeader)
 	require.Empty(t, l.p.prefetches.active)
+}
+
+// What a transaction reads at old revisions is in memory as a whole.
+func TestRangesAtOldRevisionsAreBounded(t *testing.T) {
+	l := lead(t, newStore(t), func(c *Config) { c.Limits.TxnKeys = 20 })
+	fill(t, l, 15)
+	txn := put("a", "1")
+	for range 2 {
+		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: 2}})
+	}
+	_, err := l.p.PrefetchTxn(t.Context(), txn)
+	require.ErrorIs(t, err, mvcc.ErrTooLarge)
+	require.Empty(t, l.p.prefetches.active)
+	txn.Then = txn.Then[:2]
+	c, err := l.p.PrefetchTxn(t.Context(), txn)
+	require.NoError(t, err)
+	l.p.Release(c.Prefetched())
+}
+
+// The sequencer reads neither the index row nor the value of a key that a transaction reads.
+func TestKeysThatATransactionReadsArePrefetched(t *testing.T) {
+	store := &hanging{Store: newStore(t)}
+	l := lead(t, store)
+	l.must(t, put("k", "1"))
+	l.p.index.purge()
+	l.view.Purge(l.Revision())
+	txn := put("a", "1")
+	txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}})
+	c, err := l.p.PrefetchTxn(t.Context(), txn)
+	require.NoError(t, err)
+	defer l.p.Release(c.Prefetched())
+	r := &request{cmd: c, as: auth.System}
+	l.p.prefetchIndex(t.Context(), []*request{r}, l.p.optimism.assumeAbsent)
+	store.reads = t.Fail
+	_, res := l.p.evaluate(t.Context(), newBatch(l.p, false), r)
+	require.NoError(t, res.err)
+	require.Equal(t, "1", string(c.Result().Results[1].Range.Records[0].Value))
+}
+
+// A transaction whose ranges take long on the sequencer lets others go first, and prefetches again.
+func TestRangesKeepTheSequencerForAShortTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{Store: newStore(t)}
+		l := lead(t, store)
+		l.must(t, put("k", "1"))
+		txn := put("a", "1")
+		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Limit: 1}})
+		c, err := l.p.PrefetchTxn(t.Context(), txn)
+		require.NoError(t, err)
+		defer l.p.Release(c.Prefetched())
+		l.view.Purge(l.Revision())
+		began := time.Now()
+		store.readsHang = true
+		_, res := l.p.evaluate(t.Context(), newBatch(l.p, false), &request{cmd: c, as: auth.System})
+		require.Error(t, res.err)
+		require.Equal(t, prefetchFirst, res.outcome)
+		require.Equal(t, l.p.cfg.Limits.CommitTimeout/rangesShare, time.Since(began))
+	})
+}
+
+// What clients read before they write takes turns with other ranges, and waits for memory without holding a turn.
+func TestPrefetchesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{Store: newStore(t)}
+		l := lead(t, store, func(c *Config) { c.Limits.TxnKeys = 3 * mvcc.PageRows })
+		fill(t, l, 3*mvcc.PageRows)
+		prefetch := func() error {
+			c, err := l.p.PrefetchTxn(t.Context(), deleteAll("k/", "k0"))
+			if err == nil {
+				l.p.Release(c.Prefetched())
+			}
+			return err
+		}
+		began := time.Now()
+		var atOnce, most atomic.Int64
+		store.reads = func() {
+			if time.Since(began) > 0 { // else it is a first page, for which nothing waits
+				most.Store(max(most.Load(), atOnce.Add(1)))
+				defer atOnce.Add(-1)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		var running sync.WaitGroup
+		for range 4 * runtime.GOMAXPROCS(0) {
+			running.Go(func() { assert.NoError(t, prefetch()) })
+		}
+		running.Wait()
+		require.LessOrEqual(t, most.Load(), int64(runtime.GOMAXPROCS(0)))
+
+		l.view.Purge(l.Revision())
+		require.True(t, l.p.txnWeight.TryAcquire(1))
+		for range 2 * runtime.GOMAXPROCS(0) { // all of them wait for weight
+			running.Go(func() { assert.NoError(t, prefetch()) })
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		res, err := l.p.cfg.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
+		require.NoError(t, err)
+		require.EqualValues(t, 3*mvcc.PageRows, res.Count)
+		l.p.txnWeight.Release(1)
+		running.Wait()
+	})
 }

@@ -26,13 +26,14 @@ type Prefetch struct {
 	byRange map[rangeKey]*prefetchedRange            // the same
 	spans   []coder.Span                             // the keys of ranges, in order, without overlaps
 	past    map[*mvcc.RangeRequest]*mvcc.RangeResult // ranges at old revisions
-	pages   []*mvcc.RangeRequest                     // ranges with a small limit, which the evaluation reads again
+	pages   []*mvcc.RangeRequest                     // ranges of a key, or with a small limit, which the evaluation reads again
 	lease   *prefetchedLease                         // nil: it is one of ranges
 
 	bases   map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
 	changed map[string]changedKey // keys that commits have changed since they were read
 	sorted  []string              // the keys of changed, nil if some are missing
 	keys    int                   // read
+	bytes   int                   // of their values
 	weight  int64                 // of Pipeline.txnWeight
 }
 
@@ -68,7 +69,7 @@ func (pre *Prefetch) plan(t *mvcc.Txn) {
 		c := &t.Compares[i]
 		pre.add(c.KeyRange, c.Target == mvcc.CompareValue, false)
 	}
-	for _, ops := range [][]mvcc.Op{t.Then, t.Else} {
+	for branch, ops := range [][]mvcc.Op{t.Then, t.Else} {
 		for _, op := range ops {
 			switch {
 			case op.Delete != nil:
@@ -79,7 +80,9 @@ func (pre *Prefetch) plan(t *mvcc.Txn) {
 				}
 				pre.past[op.Range] = nil
 			case op.Range != nil && op.Range.Paged():
-				pre.pages = append(pre.pages, op.Range)
+				if len(op.Range.End) > 0 || branch == 0 { // the key of Else is what clients get that were too late
+					pre.pages = append(pre.pages, op.Range)
+				}
 			case op.Range != nil:
 				pre.add(op.Range.KeyRange, op.Range.NeedValues(), false)
 			case op.Txn != nil:

@@ -37,6 +37,10 @@ func (p *Pipeline) sequence(ctx context.Context) {
 // as cached.
 const maxReevaluations = 2
 
+// rangesShare is the part of CommitTimeout that a transaction with ranges may keep the sequencer. After that its caller
+// prefetches them again.
+const rangesShare = 10
+
 // runBatch evaluates requests in order until the commit is full, commits them, answers them,
 // and returns the remainder.
 func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder []*request) {
@@ -143,17 +147,26 @@ func (p *Pipeline) evaluateAll(ctx context.Context, b *batch, requests []*reques
 
 // evaluate checks the permit of a request and evaluates its command.
 func (p *Pipeline) evaluate(ctx context.Context, b *batch, r *request) (*Tx, result) {
-	tx := b.begin(r.prefetched())
+	pre, bounded := r.prefetched(), ctx
+	if pre != nil && pre.lease == nil { // its ranges may be many, and some may have to be read again
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, p.cfg.Limits.CommitTimeout/rangesShare)
+		defer cancel()
+	}
+	tx := b.begin(pre)
 	if err := r.as.Check(ctx, tx); err != nil {
 		return tx, result{tx.outcome, mvcc.PublicError(ctx, err)}
 	}
 	if b.assume {
 		_, tx.creates = r.indexKeys()
 	}
-	err := tx.evaluate(ctx, r.cmd)
+	err := tx.evaluate(bounded, r.cmd)
 	if tx.outcome == assumptionFailed || tx.unproven() {
-		tx = b.begin(r.prefetched())
-		err = tx.evaluate(ctx, r.cmd)
+		tx = b.begin(pre)
+		err = tx.evaluate(bounded, r.cmd)
+	}
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		tx.outcome = prefetchFirst
 	}
 	return tx, result{tx.outcome, mvcc.PublicError(ctx, err)}
 }

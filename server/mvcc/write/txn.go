@@ -29,27 +29,27 @@ func NewTxnCommand(t *mvcc.Txn) *TxnCommand {
 // addKeys collects the keys of t, and the bytes that it may write.
 func (c *TxnCommand) addKeys(t *mvcc.Txn) {
 	created := t.Creates()
-	for _, cmp := range t.Compares {
-		switch {
-		case len(cmp.End) > 0:
-		case created != nil && bytes.Equal(cmp.Key, created):
-			c.creates = append(c.creates, cmp.Key)
-		default:
-			c.keys = append(c.keys, cmp.Key)
+	if created != nil {
+		c.creates = append(c.creates, created)
+	}
+	add := func(kr mvcc.KeyRange) {
+		if len(kr.End) == 0 && !bytes.Equal(kr.Key, created) {
+			c.keys = append(c.keys, kr.Key)
 		}
+	}
+	for _, cmp := range t.Compares {
+		add(cmp.KeyRange)
 	}
 	for _, ops := range [][]mvcc.Op{t.Then, t.Else} {
 		for _, op := range ops {
 			switch {
+			case op.Range != nil && op.Range.Revision <= 0:
+				add(op.Range.KeyRange)
 			case op.Put != nil:
-				if created == nil || !bytes.Equal(op.Put.Key, created) {
-					c.keys = append(c.keys, op.Put.Key)
-				}
+				add(mvcc.KeyRange{Key: op.Put.Key})
 				c.bytes += len(op.Put.Key) + len(op.Put.Value)
 			case op.Delete != nil:
-				if len(op.Delete.End) == 0 {
-					c.keys = append(c.keys, op.Delete.Key)
-				}
+				add(op.Delete.KeyRange)
 			case op.Txn != nil:
 				c.addKeys(op.Txn)
 			}
