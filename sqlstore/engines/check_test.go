@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -17,14 +19,8 @@ import (
 func checked(t *testing.T, raw string, statements ...string) (sqldb.Info, error) {
 	t.Helper()
 	db, err := engines.OpenDB(parse(t, raw), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
 	for _, s := range statements {
 		if _, err := db.SQL().Exec(s); err != nil {
 			t.Fatalf("%s: %v", s, err)
@@ -139,8 +135,6 @@ func TestSmallPacketsAreHonoured(t *testing.T) {
 			}
 		}
 		err := commit(func(b sqlstore.BatchWrite) { b.PutIfNotExist([]byte("large"), make([]byte, 1<<20)) })
-		if !errors.Is(err, sqlstore.ErrTooLarge) {
-			t.Errorf("a row as large as the packet: %v, want ErrTooLarge", err)
-		}
+		require.ErrorIs(t, err, sqlstore.ErrTooLarge, "a row as large as the packet")
 	})
 }

@@ -2,11 +2,11 @@ package engines_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -39,17 +39,11 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 		for range 2 {
 			<-started
 		}
-		if err := b.store.Close(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, b.store.Close())
 		for range 2 {
-			if err := <-ended; !errors.Is(err, sqlstore.ErrClosed) {
-				t.Errorf("a call under way: %v, want ErrClosed", err)
-			}
+			require.ErrorIs(t, <-ended, sqlstore.ErrClosed, "a call under way")
 		}
-		if n := b.faults.Conns(); n != 0 {
-			t.Errorf("%d connections are open after Close", n)
-		}
+		require.Zero(t, b.faults.Conns(), "after Close")
 	})
 }
 
@@ -62,26 +56,17 @@ func TestMetrics(t *testing.T) {
 		s := openURL(t, raw, sqlstore.Options{Registerer: registry})
 		b := s.BeginBatchWrite()
 		b.Put([]byte("k"), []byte("v"))
-		if err := b.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, b.Commit(ctx))
 		b = s.BeginBatchWrite()
 		b.PutIfNotExist([]byte("k"), []byte("v"))
-		var c *sqlstore.Conflict
-		if err := b.Commit(ctx); !errors.As(err, &c) {
-			t.Fatal(err)
-		}
-		if _, err := s.Get(ctx, []byte("none")); !errors.Is(err, sqlstore.ErrKeyNotFound) {
-			t.Fatal(err)
-		}
+		require.True(t, sqlstore.IsConflict(b.Commit(ctx)))
+		_, err := s.Get(ctx, []byte("none"))
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 		lo, hi := coder.IndexBounds([]byte("a"), nil)
-		if _, _, err := s.List(ctx, sqlstore.ListQuery{Start: lo, End: hi}); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err = s.List(ctx, sqlstore.ListQuery{Start: lo, End: hi})
+		require.NoError(t, err)
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		calls, failures, pools := map[string]uint64{}, map[string]float64{}, 0
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
@@ -100,19 +85,15 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		for statement := range calls {
-			if _, there := failures[statement+" unavailable"]; !there {
-				t.Errorf("no counter of the errors of %s exists before the first one", statement)
-			}
+			require.Contains(t, failures, statement+" unavailable", "before the first error")
 		}
 		if calls["commit_tx"] != 1 || calls["commit_single"] != 1 || calls["get"] != 1 || calls["list"] != 1 ||
 			failures["commit_single conflict"] != 1 || failures["get other"] != 0 || pools != 2 {
 			t.Errorf("calls %v, failures %v, %d pools", calls, failures, pools)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
-			t.Errorf("%d metrics are left after Close, %v", n, err)
-		}
+		require.NoError(t, s.Close())
+		left, err := testutil.GatherAndCount(registry)
+		require.NoError(t, err)
+		require.Zero(t, left, "after Close")
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -47,9 +47,7 @@ func openBrokenAs(t testing.TB, database func(testing.TB) string,
 	w.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(b.token))
 	w.Put([]byte("plain"), []byte("0"))
 	w.Put([]byte("doomed"), []byte("x"))
-	if err := w.Commit(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Commit(context.Background()))
 	return b
 }
 
@@ -74,9 +72,7 @@ func (b *broken) commit(ctx context.Context, t testing.TB,
 	bg := context.Background()
 	created := [][]byte{fmt.Appendf(nil, "created %06d a", b.n), fmt.Appendf(nil, "created %06d b", b.n)}
 	plain, err := b.witness.Get(bg, []byte("plain"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	next := coder.FenceToken{Sequence: b.token.Sequence + 1, Attempt: int64(b.n)}
 	w := b.store.BeginBatchWrite()
 	w.PutIfNotExist(created[0], []byte("x"))
@@ -87,9 +83,7 @@ func (b *broken) commit(ctx context.Context, t testing.TB,
 	b.faults.Set(nil)
 
 	values, err := b.witness.MultiGet(bg, append(created, coder.FenceKey()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	applied = bytes.Equal(values[2], coder.EncodeFenceToken(next))
 	if (values[0] != nil) != applied || (values[1] != nil) != applied {
 		t.Fatalf("a part of the batch was written: rows %q, token written %v (Commit said %v)", values[:2], applied,
@@ -113,6 +107,21 @@ func truthful(t testing.TB, what string, applied bool, err error) {
 		t.Errorf("%s: said %v, but it is there", what, err)
 	}
 }
+
+// strike makes the first times statements that match fail, all if times is negative, and returns how many have failed.
+func (b *broken) strike(times int, match func(faultdriver.Statement) bool, f faultdriver.Fault) *int {
+	struck := new(int)
+	b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
+		if *struck == times || !match(s) {
+			return faultdriver.Fault{}
+		}
+		*struck++
+		return f
+	})
+	return struck
+}
+
+func isQuery(s faultdriver.Statement) bool { return s.Kind == faultdriver.Query && !setup(s) }
 
 // setup reports whether s belongs to the set-up of a new connection.
 func setup(s faultdriver.Statement) bool {
@@ -158,9 +167,9 @@ func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
 						applied, err := b.commit(ctx, t, shape)
 						cancel()
 						if hit == nil {
-							if err != nil || !applied {
-								t.Fatalf("%s: without a fault: %v", name, err)
-							}
+							require.NoError(t, err, "%s: without a fault", name)
+							require.True(t, applied)
+							require.Greater(t, n, 1, "%s: no statement failed", name)
 							break
 						}
 						what := fmt.Sprintf("%s at statement %d (%s %.40q)", name, n, hit.Kind, hit.Text)
@@ -186,56 +195,12 @@ func TestCommitIsTruthfulWhateverBreaks(t *testing.T) {
 	})
 }
 
-// TestManyCommitsUnderRandomFaults is a pipeline that resolves unknown outcomes by
-// the fence row, as the server does: in the end every batch took effect once or
-// was refused.
-func TestManyCommitsUnderRandomFaults(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
-		const seed = 5
-		rnd := rand.New(rand.NewPCG(seed, 0))
-		b := openBroken(t, database)
-		count, uncertain := 0, 0
-		names := []string{"one statement", "transaction"}
-		for i := range 150 {
-			at, after, cut := 1+rnd.IntN(12), rnd.IntN(2) == 0, rnd.IntN(3) > 0
-			n := 0
-			b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
-				if setup(s) {
-					return faultdriver.Fault{}
-				}
-				if n++; n != at {
-					return faultdriver.Fault{}
-				}
-				if after {
-					return faultdriver.Fault{After: faultdriver.ErrLost, Cut: cut}
-				}
-				return faultdriver.Fault{Before: faultdriver.ErrLost, Cut: cut}
-			})
-			applied, err := b.commit(context.Background(), t, shapes[names[rnd.IntN(2)]])
-			truthful(t, fmt.Sprintf("seed %d commit %d", seed, i), applied, err)
-			if applied {
-				count++
-			}
-			if errors.Is(err, sqlstore.ErrUncertain) {
-				uncertain++
-			}
-		}
-		if b.token.Sequence != int64(count+1) {
-			t.Errorf("%d commits took effect, the token counts %d", count, b.token.Sequence-1)
-		}
-		if uncertain == 0 || count == 0 || count == 150 {
-			t.Errorf("%d of 150 took effect, %d were uncertain: the faults do not do what they should", count, uncertain)
-		}
-	})
-}
-
 // errRefused stands for an error that wraps none of the sentinels: the statement
 // was refused, and would be again.
 var errRefused = errors.New("refused")
 
 // serverErrors are the numbers whose meaning is known, by what Commit answers
-// when the server gives one instead of committing. Those of TiDB are faultdriver.TiDBFaults.
+// when the server gives one instead of committing. Those of TiDB are tidbErrors.
 var serverErrors = map[error][]uint16{
 	nil: { // undone, and repeated: the commit takes effect
 		1020, 1205, 1213, 1243, 1412, 1615, 3101,
@@ -260,15 +225,9 @@ func TestServerErrorsKeepTheirMeaning(t *testing.T) {
 	for want, numbers := range serverErrors {
 		for _, number := range numbers {
 			for shapeName, shape := range shapes {
-				done := false
-				b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
-					deciding := s.Kind == faultdriver.Commit || shapeName == "one statement" && s.Kind == faultdriver.Exec && !setup(s)
-					if !deciding || done {
-						return faultdriver.Fault{}
-					}
-					done = true
-					return faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "injected"}}
-				})
+				b.strike(1, func(s faultdriver.Statement) bool { // the one that decides
+					return s.Kind == faultdriver.Commit || shapeName == "one statement" && s.Kind == faultdriver.Exec && !setup(s)
+				}, faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "injected"}})
 				applied, err := b.commit(context.Background(), t, shape)
 				want := want
 				ok := errors.Is(err, want)
@@ -290,18 +249,13 @@ func TestServerErrorsKeepTheirMeaning(t *testing.T) {
 		}
 	}
 	// An error that comes every time is not repeated for ever.
-	n := 0
-	b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
-		if s.Kind != faultdriver.Exec || setup(s) {
-			return faultdriver.Fault{}
-		}
-		n++
-		return faultdriver.Fault{Before: &mysql.MySQLError{Number: 1213}}
-	})
-	if applied, err := b.commit(context.Background(), t, shapes["one statement"]); applied ||
-		!errors.Is(err, sqlstore.ErrUnavailable) || n < 2 || n > 10 {
-		t.Errorf("after %d deadlocks: %v", n, err)
-	}
+	n := b.strike(-1, func(s faultdriver.Statement) bool { return s.Kind == faultdriver.Exec && !setup(s) },
+		faultdriver.Fault{Before: &mysql.MySQLError{Number: 1213}})
+	applied, err := b.commit(context.Background(), t, shapes["one statement"])
+	require.False(t, applied)
+	require.ErrorIs(t, err, sqlstore.ErrUnavailable)
+	require.Greater(t, *n, 1)
+	require.LessOrEqual(t, *n, 10)
 }
 
 func TestUnreachableDatabase(t *testing.T) {
@@ -312,9 +266,9 @@ func TestUnreachableDatabase(t *testing.T) {
 		b.faults.SetUnreachable(true)
 		for i := range 4 {
 			applied, err := b.commit(ctx, t, shapes["transaction"])
-			if applied || !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) {
-				t.Errorf("commit %d: applied %v, %v; want ErrUnavailable", i, applied, err)
-			}
+			require.False(t, applied, i)
+			require.ErrorIs(t, err, sqlstore.ErrUnavailable)
+			require.NotErrorIs(t, err, sqlstore.ErrUncertain)
 			if _, err := b.store.Get(ctx, []byte("plain")); !errors.Is(err, sqlstore.ErrUnavailable) {
 				t.Errorf("Get: %v, want ErrUnavailable", err)
 			}
@@ -340,9 +294,7 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 			w.PutIfNotExist(coder.EncodeIndexKey(raw), coder.EncodeIndex(coder.Index{ModRevision: 7, Version: 1}))
 			w.PutIfNotExist(coder.EncodeVersionKey(raw, 7), coder.EncodeVersion(r))
 		}
-		if err := w.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, w.Commit(ctx))
 		lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
 		floors := make([]sqlstore.Partition, 0, len(keys))
 		for _, key := range keys {
@@ -356,32 +308,21 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 		reads["Count"] = func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err }
 		for name, read := range reads {
 			want, err := read()
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			require.NoError(t, err, "%s", name)
 			for _, cut := range []bool{false, true} {
 				for _, rows := range []int{0, 1, 13} {
-					b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
-						if s.Kind != faultdriver.Query {
-							return faultdriver.Fault{}
-						}
-						return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: rows, Cut: cut}
-					})
-					if got, err := read(); err == nil && got != want || err != nil && !errors.Is(err, sqlstore.ErrUnavailable) {
-						t.Errorf("%s broken off after %d rows: %d of %d, error %v", name, rows, got, want, err)
+					fault := faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: rows, Cut: cut}
+					b.strike(-1, isQuery, fault)
+					got, err := read()
+					if err == nil {
+						require.Equal(t, want, got, "%s broken off after %d rows", name, rows)
+					} else {
+						require.ErrorIs(t, err, sqlstore.ErrUnavailable, "%s broken off after %d rows", name, rows)
 					}
-					// Broken off once: it is read again.
-					first := true
-					b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
-						if s.Kind != faultdriver.Query || !first {
-							return faultdriver.Fault{}
-						}
-						first = false
-						return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: rows, Cut: cut}
-					})
-					if got, err := read(); err != nil || got != want {
-						t.Errorf("%s broken off once after %d rows: %d of %d, error %v", name, rows, got, want, err)
-					}
+					b.strike(1, isQuery, fault) // it is read again
+					got, err = read()
+					require.NoError(t, err, "%s broken off once after %d rows", name, rows)
+					require.Equal(t, want, got, "%s broken off once after %d rows", name, rows)
 				}
 			}
 			b.faults.Set(nil)
@@ -446,28 +387,22 @@ func TestRepeatedReadForgetsTheFirstAttempt(t *testing.T) {
 			for _, k := range keys {
 				fill.Put(k, []byte("there"))
 			}
-			if err := fill.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
-			first := true
-			b.faults.Set(func(s faultdriver.Statement) faultdriver.Fault {
-				if !first || !strings.Contains(s.Text, "internal_key") || s.Kind != faultdriver.Query {
-					return faultdriver.Fault{}
+			require.NoError(t, fill.Commit(ctx))
+			struck := b.strike(1, func(s faultdriver.Statement) bool {
+				return isQuery(s) && strings.Contains(s.Text, "internal_key")
+			}, faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: 1, Cut: true, Then: func() {
+				empty := b.witness.BeginBatchWrite()
+				for _, k := range keys {
+					empty.Del(k)
 				}
-				first = false
-				return faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: 1, Cut: true, Then: func() {
-					empty := b.witness.BeginBatchWrite()
-					for _, k := range keys {
-						empty.Del(k)
-					}
-					if err := empty.Commit(ctx); err != nil {
-						t.Error(err)
-					}
-				}}
-			})
-			if n, err := read(); err != nil || n != 0 || first {
-				t.Errorf("%s found %d (%v) in a table that was empty when it was read again", name, n, err)
-			}
+				if err := empty.Commit(ctx); err != nil {
+					t.Error(err)
+				}
+			}})
+			n, err := read()
+			require.NoError(t, err, name)
+			require.Zero(t, n, "%s found rows in a table that was empty when it was read again", name)
+			require.Equal(t, 1, *struck, name)
 			b.faults.Set(nil)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
@@ -22,9 +24,7 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 		work := func(from, to int64) {
 			t.Helper()
 			for n := from; n <= to; n++ {
-				if err := swapFence(ctx, s, n); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, swapFence(ctx, s, n))
 				if _, err := s.Get(ctx, coder.FenceKey()); err != nil {
 					t.Fatal(err)
 				}
@@ -32,9 +32,7 @@ func TestStatementsArePreparedOnce(t *testing.T) {
 				for i := range 20 {
 					b.PutIfNotExist(fmt.Appendf(nil, "%d/%d", n, i), []byte("x"))
 				}
-				if err := b.Commit(ctx); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, b.Commit(ctx))
 			}
 		}
 		work(2, 30)

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // takesSQL are the functions and methods that are given a statement's text, and which
@@ -178,9 +180,7 @@ func TestStatementsAreConstants(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(packages["sqlstore/sqldb"]) < 10 || len(packages["sqlstore/mysql"]) < 10 ||
 		len(packages["sqlstore/sqlite"]) < 5 || len(packages["migrations"]) == 0 {
 		t.Fatal("the sources were not found")
@@ -221,9 +221,7 @@ func TestVariableStatementsAreFound(t *testing.T) {
 		source := fmt.Sprintf("package p\nimport (\"database/sql\"; \"fmt\")\nconst column = \"c\"\nvar variable = column\nfunc f(db *sql.DB, key string, n int) {\n%s\n}", body)
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, "p.go", source, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		found := variableSQL("p", &sources{fset, map[string][]*ast.File{"p": {file}}, map[string]*types.Package{}})
 		switch {
 		case want == "" && len(found) > 0:

@@ -53,24 +53,18 @@ func testChanges(t *testing.T, s sqlstore.Store, prefix string, key func(string)
 				what := fmt.Sprintf("%s on a row that is %s (company %v)", c.name, state.name, company)
 				want, beside := state.want, []byte("x")
 				if string(state.want) == string(conflict) {
-					if err == nil {
-						t.Fatalf("%s: committed, want a *Conflict", what)
-					}
+					require.Error(t, err, "%s: committed, want a *Conflict", what)
 					wantConflict(t, err, k)
 					want, beside = state.before, nil
-				} else if err != nil {
-					t.Fatalf("%s: %v", what, err)
+				} else {
+					require.NoError(t, err, what)
 				}
 				if !company {
 					beside = nil
 				}
 				got, err := s.MultiGet(context.Background(), [][]byte{k, before, behind})
 				require.NoError(t, err)
-				for i, w := range [][]byte{want, beside, beside} {
-					if string(got[i]) != string(w) || (got[i] == nil) != (w == nil) {
-						t.Fatalf("%s: rows (it, before, behind) are %q, number %d should be %q", what, got, i, w)
-					}
-				}
+				require.Equal(t, [][]byte{want, beside, beside}, got, "%s: rows (it, before, behind)", what)
 			}
 		}
 	}
@@ -144,15 +138,14 @@ func testMissingVersionedRow(t *testing.T, s sqlstore.Store) {
 		b.CAS(k, next, versioned(7, 3, "old"))
 		b.PutIfNotExist(beside, []byte("x"))
 	})
-	switch {
-	case errors.Is(err, sqlstore.ErrRowMissing):
+	if errors.Is(err, sqlstore.ErrRowMissing) {
 		mustHold(t, s, k, next)
 		mustHold(t, s, beside, []byte("x"))
-	default:
-		wantConflict(t, err, k)
-		mustHold(t, s, k, nil)
-		mustHold(t, s, beside, nil)
+		return
 	}
+	wantConflict(t, err, k)
+	mustHold(t, s, k, nil)
+	mustHold(t, s, beside, nil)
 }
 
 func testZeroRowVersions(t *testing.T, s sqlstore.Store) {
@@ -339,30 +332,20 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 func testBatchMisuse(t *testing.T, s sqlstore.Store) {
 	ctx := context.Background()
 	empty := s.BeginBatchWrite()
-	if empty.Len() != 0 || empty.Size() != 0 {
-		t.Errorf("empty batch has %d changes, %d bytes", empty.Len(), empty.Size())
-	}
-	if err := empty.Commit(ctx); err != nil {
-		t.Errorf("empty batch: %v", err)
-	}
+	require.Zero(t, empty.Len()+empty.Size())
+	require.NoError(t, empty.Commit(ctx))
 	b := s.BeginBatchWrite()
 	b.Put([]byte("abc"), []byte("12345"))
 	b.Del([]byte("de"))
-	if b.Len() != 2 || b.Size() < 10 {
-		t.Errorf("%d changes, %d bytes, want 2 and at least 10", b.Len(), b.Size())
-	}
+	require.Equal(t, 2, b.Len())
+	require.GreaterOrEqual(t, b.Size(), 10)
 	require.NoError(t, b.Commit(ctx))
-	if err := b.Commit(ctx); err == nil {
-		t.Error("a batch was committed twice")
-	}
-	if err := tryCommit(s, func(b sqlstore.BatchWrite) {
+	require.Error(t, b.Commit(ctx), "a batch was committed twice")
+	require.Error(t, tryCommit(s, func(b sqlstore.BatchWrite) {
 		b.Put([]byte("k"), []byte("1"))
 		b.Del([]byte("k"))
-	}); err == nil {
-		t.Error("a key twice in a batch was accepted")
-	}
-	if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CASOrPut([]byte("k"), []byte("1"), []byte("2")) }); err == nil {
-		t.Error("CASOrPut of a row without row versions was accepted")
-	}
+	}), "a key twice in a batch was accepted")
+	require.Error(t, tryCommit(s, func(b sqlstore.BatchWrite) { b.CASOrPut([]byte("k"), []byte("1"), []byte("2")) }),
+		"CASOrPut of a row without row versions was accepted")
 	sameRows(t, "rows", all(t, s, whole()), []sqlstore.Row{{Key: []byte("abc"), Value: []byte("12345")}})
 }

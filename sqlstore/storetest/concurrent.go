@@ -1,13 +1,15 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -18,38 +20,28 @@ func testConcurrentCAS(t *testing.T, s sqlstore.Store) {
 	token := coder.FenceToken{Sequence: 1}
 	commit(t, s, func(b sqlstore.BatchWrite) { b.PutIfNotExist(coder.FenceKey(), coder.EncodeFenceToken(token)) })
 	for round := range rounds {
-		var winners [writers]bool
-		var failures [writers]error
+		var outcomes [writers]error
 		var wg sync.WaitGroup
 		for w := range writers {
 			wg.Go(func() {
 				next := coder.FenceToken{Sequence: token.Sequence + 1, Term: int64(w)}
-				err := tryCommit(s, func(b sqlstore.BatchWrite) {
+				outcomes[w] = tryCommit(s, func(b sqlstore.BatchWrite) {
 					b.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(token))
 					b.PutIfNotExist(fmt.Appendf(nil, "round %d writer %d", round, w), []byte("x"))
 				})
-				winners[w] = err == nil
-				if err != nil && !sqlstore.IsConflict(err) {
-					failures[w] = err
-				}
 			})
 		}
 		wg.Wait()
-		won := -1
-		for w := range writers {
-			if failures[w] != nil {
-				t.Fatalf("round %d: %v", round, failures[w])
-			}
-			if winners[w] && won >= 0 {
-				t.Fatalf("round %d: writers %d and %d both won", round, won, w)
-			}
-			if winners[w] {
+		won, winners := -1, 0
+		for w, err := range outcomes {
+			if err == nil {
 				won = w
+				winners++
+			} else {
+				require.True(t, sqlstore.IsConflict(err), "round %d: %v", round, err)
 			}
 		}
-		if won < 0 {
-			t.Fatalf("round %d: nobody won", round)
-		}
+		require.Equal(t, 1, winners, "round %d", round)
 		token = coder.FenceToken{Sequence: token.Sequence + 1, Term: int64(won)}
 		mustHold(t, s, coder.FenceKey(), coder.EncodeFenceToken(token))
 		for w := range writers {
@@ -82,17 +74,11 @@ func countTogether(t *testing.T, s sqlstore.Store, keys ...[]byte) {
 		wg.Go(func() {
 			for done := 0; done < each; {
 				rows, err := s.MultiGet(ctx, keys)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if !bytes.Equal(rows[0], rows[len(rows)-1]) {
-					t.Errorf("the rows hold %q", rows)
+				if !assert.NoError(t, err) || !assert.Equal(t, rows[0], rows[len(rows)-1]) {
 					return
 				}
 				n, err := strconv.Atoi(string(rows[0]))
-				if err != nil {
-					t.Error(err)
+				if !assert.NoError(t, err) {
 					return
 				}
 				err = tryCommit(s, func(b sqlstore.BatchWrite) {
@@ -101,11 +87,9 @@ func countTogether(t *testing.T, s sqlstore.Store, keys ...[]byte) {
 						b.CAS(keys[i], fmt.Append(nil, n+1), rows[i])
 					}
 				})
-				switch {
-				case err == nil:
+				if err == nil {
 					done++
-				case !sqlstore.IsConflict(err):
-					t.Error(err)
+				} else if !assert.True(t, sqlstore.IsConflict(err), err) {
 					return
 				}
 			}
@@ -149,21 +133,19 @@ func testReadYourCommit(t *testing.T, s sqlstore.Store) {
 				}
 				floor := committed.Load()
 				value, err := get()
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
+				if !assert.NoError(t, err, name) {
 					return
 				}
 				c, err := coder.DecodeFenceToken(value)
-				if err != nil || c.Sequence < floor {
-					t.Errorf("%s saw commit %d after the commit of %d had returned (%v)", name, c.Sequence, floor, err)
+				if !assert.NoError(t, err, name) || !assert.GreaterOrEqual(t, c.Sequence, floor, "%s, after that commit", name) {
 					return
 				}
 			}
 		})
 	}
 	for n := int64(2); n < 120; n++ {
-		if err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(coder.FenceKey(), token(n), token(n-1)) }); err != nil {
-			t.Errorf("Commit: %v", err)
+		err := tryCommit(s, func(b sqlstore.BatchWrite) { b.CAS(coder.FenceKey(), token(n), token(n-1)) })
+		if !assert.NoError(t, err) {
 			break
 		}
 		committed.Store(n)

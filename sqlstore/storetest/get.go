@@ -3,20 +3,19 @@ package storetest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 func testGet(t *testing.T, s sqlstore.Store) {
 	ctx := context.Background()
-	if _, err := s.Get(ctx, []byte("none")); !errors.Is(err, sqlstore.ErrKeyNotFound) {
-		t.Fatalf("Get of a missing key: %v", err)
-	}
+	mustHold(t, s, []byte("none"), nil)
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		b.Put([]byte("a"), []byte("1"))
 		b.Put([]byte("empty"), []byte{})
@@ -24,19 +23,13 @@ func testGet(t *testing.T, s sqlstore.Store) {
 	mustHold(t, s, []byte("a"), []byte("1"))
 	mustHold(t, s, []byte("empty"), []byte{})
 	for _, keys := range [][][]byte{nil, {}} {
-		if values, err := s.MultiGet(ctx, keys); err != nil || len(values) != 0 {
-			t.Fatalf("MultiGet of nothing = %q, %v", values, err)
-		}
+		values, err := s.MultiGet(ctx, keys)
+		require.NoError(t, err)
+		require.Empty(t, values)
 	}
 	values, err := s.MultiGet(ctx, [][]byte{[]byte("b"), []byte("a"), []byte("empty"), []byte("a"), []byte("A")})
-	if err != nil || len(values) != 5 {
-		t.Fatalf("MultiGet = %q, %v", values, err)
-	}
-	for i, want := range [][]byte{nil, []byte("1"), {}, []byte("1"), nil} {
-		if !bytes.Equal(values[i], want) || (values[i] == nil) != (want == nil) {
-			t.Errorf("value %d is %q, want %q", i, values[i], want)
-		}
-	}
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{nil, []byte("1"), {}, []byte("1"), nil}, values)
 }
 
 func testMultiGetMany(t *testing.T, s sqlstore.Store) {
@@ -48,24 +41,16 @@ func testMultiGetMany(t *testing.T, s sqlstore.Store) {
 	})
 	rnd := rand.New(rand.NewPCG(3, 3))
 	for _, size := range []int{1, 499, 500, 501, 1000, n} {
-		keys, ids := make([][]byte, size), make([]int, size)
+		keys, want := make([][]byte, size), make([][]byte, size)
 		for i := range keys {
-			ids[i] = rnd.IntN(n) // with repetitions
-			keys[i] = fmt.Appendf(nil, "%06d", ids[i])
+			id := rnd.IntN(n) // with repetitions
+			if keys[i] = fmt.Appendf(nil, "%06d", id); id%2 == 0 {
+				want[i] = fmt.Appendf(nil, "v%d", id)
+			}
 		}
 		values, err := s.MultiGet(context.Background(), keys)
-		if err != nil || len(values) != size {
-			t.Fatalf("MultiGet of %d: %d values, %v", size, len(values), err)
-		}
-		for i, id := range ids {
-			var want []byte
-			if id%2 == 0 {
-				want = fmt.Appendf(nil, "v%d", id)
-			}
-			if !bytes.Equal(values[i], want) {
-				t.Fatalf("MultiGet of %d: %q holds %q, want %q", size, keys[i], values[i], want)
-			}
-		}
+		require.NoError(t, err)
+		require.Equal(t, want, values, "MultiGet of %d", size)
 	}
 }
 
@@ -84,16 +69,10 @@ func whileWriting(t *testing.T, s sqlstore.Store, times int, write func(sqlstore
 	})
 	defer func() {
 		wg.Wait()
-		if failure != nil {
-			t.Errorf("Commit: %v", failure)
-		}
+		require.NoError(t, failure, "Commit")
 	}()
 	for {
-		if err := read(); err != nil {
-			t.Error(err)
-			<-done
-			return
-		}
+		require.NoError(t, read())
 		select {
 		case <-done:
 			return

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -137,15 +139,12 @@ func (h *history) commit() {
 		next[string(versionKey)] = coder.EncodeVersion(r)
 	}
 	err := b.Commit(context.Background())
-	switch {
-	case conflicts && !sqlstore.IsConflict(err):
-		h.t.Fatalf("revision %d: error %v, want a *Conflict", h.rev, err)
-	case conflicts:
-	case err != nil:
-		h.t.Fatalf("revision %d: %v", h.rev, err)
-	default:
-		h.rows = next
+	if conflicts {
+		require.True(h.t, sqlstore.IsConflict(err), "revision %d: %v", h.rev, err)
+		return
 	}
+	require.NoError(h.t, err, "revision %d", h.rev)
+	h.rows = next
 }
 
 // between returns the model's rows of [lo, hi) in order.
@@ -182,9 +181,7 @@ func (h *history) checkReads() {
 	sameRows(h.t, "Iter", all(h.t, h.store, r), want)
 
 	listed, more, err := h.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: r.Limit})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	if r.Limit > 0 && len(index) > r.Limit && (len(listed) != r.Limit || !more) ||
 		(r.Limit == 0 || len(index) <= r.Limit) && len(listed) != len(index) {
 		h.t.Fatalf("List returned %d rows of %d at limit %d, more %v", len(listed), len(index), r.Limit, more)
@@ -193,13 +190,9 @@ func (h *history) checkReads() {
 	var live, newer int64
 	for i, row := range index {
 		x, err := coder.DecodeIndex(row.Value)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		require.NoError(h.t, err)
 		raw, err := coder.DecodeIndexKey(row.Key)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		require.NoError(h.t, err)
 		version, ok := h.rows[string(coder.EncodeVersionKey(raw, x.ModRevision))]
 		if i < len(listed) && (!bytes.Equal(listed[i].Key, row.Key) || !bytes.Equal(listed[i].Index, row.Value) ||
 			!bytes.Equal(listed[i].Version, version) || (listed[i].Version != nil) != ok) {
@@ -212,9 +205,9 @@ func (h *history) checkReads() {
 			live++
 		}
 	}
-	if l, n, err := h.store.Count(ctx, lo, hi, at); err != nil || l != live || n != newer {
-		h.t.Fatalf("Count at %d = %d, %d, %v; want %d, %d", at, l, n, err, live, newer)
-	}
+	gotLive, gotNewer, err := h.store.Count(ctx, lo, hi, at)
+	require.NoError(h.t, err)
+	require.Equal(h.t, []int64{live, newer}, []int64{gotLive, gotNewer}, "Count at %d", at)
 
 	var ranges []sqlstore.Partition
 	var floors []sqlstore.Row
@@ -228,8 +221,6 @@ func (h *history) checkReads() {
 		floors = append(floors, floor)
 	}
 	got, err := h.store.LatestAtOrBefore(ctx, ranges)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	require.NoError(h.t, err)
 	sameRows(h.t, "LatestAtOrBefore", got, floors)
 }

@@ -8,9 +8,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/stretchr/testify/require"
 )
 
 // fitsAnywhere is how many bytes a row may have on every engine as it comes; TiDB
@@ -50,13 +51,11 @@ func testLargeValues(t *testing.T, s sqlstore.Store) {
 	commit(t, s, func(b sqlstore.BatchWrite) { put(b, raw, 5, nil, values["2M"], false) })
 	lo, hi := coder.IndexBounds(raw, nil)
 	rows, _, err := s.List(context.Background(), sqlstore.ListQuery{Start: lo, End: hi})
-	if err != nil || len(rows) != 1 {
-		t.Fatalf("%d rows, %v", len(rows), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
 	record, err := coder.DecodeVersion(raw, 5, rows[0].Version)
-	if err != nil || !bytes.Equal(record.Value, values["2M"]) {
-		t.Fatalf("a listed value of 2 MiB came back wrong: %v", err)
-	}
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(record.Value, values["2M"]), "a listed value of 2 MiB")
 }
 
 func testBigBatches(t *testing.T, s sqlstore.Store) {
@@ -74,9 +73,8 @@ func testBigBatches(t *testing.T, s sqlstore.Store) {
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(key(n - 1)) })
 	commit(t, s, fill)
 	rows := all(t, s, whole())
-	if len(rows) != n || string(rows[n/2].Value) != fmt.Sprintf("v%d", n/2) {
-		t.Fatalf("%d rows, want %d", len(rows), n)
-	}
+	require.Len(t, rows, n)
+	require.Equal(t, fmt.Sprintf("v%d", n/2), string(rows[n/2].Value))
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for i := range n {
 			switch i % 4 {
@@ -92,13 +90,10 @@ func testBigBatches(t *testing.T, s sqlstore.Store) {
 		}
 	})
 	rows = all(t, s, whole())
-	if len(rows) != n/2 {
-		t.Fatalf("%d rows, want %d", len(rows), n/2)
-	}
+	require.Len(t, rows, n/2)
 	for i, row := range rows {
-		if want := 4*(i/2) + 1 + 2*(i%2); string(row.Key) != string(key(want)) || (i%2 == 1) != (string(row.Value) == "put") {
-			t.Fatalf("row %d is %q = %q", i, row.Key, row.Value)
-		}
+		require.Equal(t, string(key(4*(i/2)+1+2*(i%2))), string(row.Key), "row %d", i)
+		require.Equal(t, i%2 == 1, string(row.Value) == "put", "row %d", i)
 	}
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for _, row := range rows {
@@ -129,9 +124,7 @@ func testBigBatches(t *testing.T, s sqlstore.Store) {
 		mustHold(t, s, bigKey(i), versionedValue(2, 1, i, 0))
 	}
 	r := sqlstore.Range{Start: bigKey(0)[:4], End: whole().End}
-	if rows := all(t, s, r); len(rows) != big {
-		t.Fatalf("%d large rows, want %d", len(rows), big)
-	}
+	require.Len(t, all(t, s, r), big)
 }
 
 func testTooLarge(t *testing.T, s sqlstore.Store) {
@@ -146,9 +139,7 @@ func testTooLarge(t *testing.T, s sqlstore.Store) {
 			"CAS":           func(b sqlstore.BatchWrite) { b.CAS(row.Key, row.Value, []byte("old")) },
 		} {
 			err := tryCommit(s, func(b sqlstore.BatchWrite) { b.Put(ok, []byte("x")); add(b) })
-			if !errors.Is(err, sqlstore.ErrTooLarge) {
-				t.Errorf("%s of too large a %s: %v, want ErrTooLarge", kind, name, err)
-			}
+			require.ErrorIs(t, err, sqlstore.ErrTooLarge, "%s of too large a %s", kind, name)
 			mustHold(t, s, ok, nil)
 		}
 	}

@@ -61,15 +61,10 @@ func testContext(t *testing.T, s sqlstore.Store) {
 	expired, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancel()
 	for name, call := range calls(s) {
-		if err := call(canceled); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s with a canceled context: %v", name, err)
-		}
-		if err := call(expired); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s with an expired context: %v", name, err)
-		}
-		if err := call(canceled); errors.Is(err, sqlstore.ErrUncertain) {
-			t.Errorf("%s that was never started is uncertain: %v", name, err)
-		}
+		err := call(canceled)
+		require.ErrorIs(t, err, context.Canceled, name)
+		require.NotErrorIs(t, err, sqlstore.ErrUncertain, "%s was never started", name)
+		require.ErrorIs(t, call(expired), context.DeadlineExceeded, name)
 	}
 	sameRows(t, "rows", all(t, s, whole()), []sqlstore.Row{{Key: []byte("a"), Value: []byte("1")}})
 
@@ -93,9 +88,9 @@ func testContext(t *testing.T, s sqlstore.Store) {
 			cancel()
 		}
 	}
-	if len(errs) != 1 || !errors.Is(errs[0], context.Canceled) || n >= 2000 {
-		t.Errorf("after %d rows: %v, want one error, which is the context's", n, errs)
-	}
+	require.Less(t, n, 2000)
+	require.Len(t, errs, 1)
+	require.ErrorIs(t, errs[0], context.Canceled)
 	// The store still works.
 	mustHold(t, s, []byte("a"), []byte("1"))
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Put([]byte("a"), []byte("2")) })
@@ -120,32 +115,23 @@ func testClose(t *testing.T, s sqlstore.Store) {
 			require.NoError(t, s.Close(), "Close")
 		}
 	}
-	if len(errs) == 0 || !errors.Is(errs[len(errs)-1], sqlstore.ErrClosed) {
-		t.Errorf("Iter across Close: %v", errs)
-	}
+	require.ErrorIs(t, errors.Join(errs...), sqlstore.ErrClosed, "Iter across Close")
 	for name, call := range calls(s) {
-		if err := call(context.Background()); !errors.Is(err, sqlstore.ErrClosed) {
-			t.Errorf("%s after Close: %v", name, err)
-		}
+		require.ErrorIs(t, call(context.Background()), sqlstore.ErrClosed, "%s after Close", name)
 	}
 }
 
 func testPartitions(t *testing.T, s sqlstore.Store) {
 	start, end := []byte("a"), []byte("z")
 	parts, err := s.GetPartitions(context.Background(), start, end)
-	if err != nil || len(parts) == 0 {
-		t.Fatalf("%d partitions, %v", len(parts), err)
-	}
+	require.NoError(t, err)
 	at := start
 	for _, p := range parts {
-		if !bytes.Equal(p.Start, at) || bytes.Compare(p.Start, p.End) >= 0 {
-			t.Fatalf("partitions %q leave a gap or overlap", parts)
-		}
+		require.Equal(t, at, p.Start, "partitions %q leave a gap or overlap", parts)
+		require.Negative(t, bytes.Compare(p.Start, p.End))
 		at = p.End
 	}
-	if !bytes.Equal(at, end) {
-		t.Fatalf("partitions %q end early", parts)
-	}
+	require.Equal(t, end, at)
 }
 
 func testSize(t *testing.T, s sqlstore.Store) {
@@ -159,9 +145,9 @@ func testSize(t *testing.T, s sqlstore.Store) {
 	check := func() {
 		t.Helper()
 		total, inUse, err := s.Size(ctx)
-		if err != nil || total <= 0 || inUse <= 0 || inUse > total {
-			t.Fatalf("Size = %d, %d, %v", total, inUse, err)
-		}
+		require.NoError(t, err)
+		require.Positive(t, inUse)
+		require.LessOrEqual(t, inUse, total)
 	}
 	check()
 	commit(t, s, func(b sqlstore.BatchWrite) {
@@ -178,15 +164,11 @@ func testSize(t *testing.T, s sqlstore.Store) {
 	}
 	require.NoError(t, <-defragmented, "Defragment")
 	check()
-	if rows := all(t, s, whole()); len(rows) != 120 {
-		t.Fatalf("%d rows, want 120", len(rows))
-	}
+	require.Len(t, all(t, s, whole()), 120)
 }
 
 func testTimestamp(t *testing.T, s sqlstore.Store) {
 	at, err := s.Timestamp(context.Background())
 	require.NoError(t, err)
-	if at.Before(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) {
-		t.Fatalf("the engine's clock says %v", at)
-	}
+	require.True(t, at.After(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)), "the engine's clock says %v", at)
 }

@@ -54,12 +54,8 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 		for more := true; more; {
 			rows, m, err := s.List(ctx, q)
 			require.NoError(t, err)
-			if q.Limit > 0 && len(rows) > q.Limit {
-				t.Fatalf("%d rows at limit %d", len(rows), q.Limit)
-			}
-			if m && len(rows) == 0 {
-				t.Fatal("more, but no rows")
-			}
+			require.False(t, q.Limit > 0 && len(rows) > q.Limit, "%d rows at limit %d", len(rows), q.Limit)
+			require.False(t, m && len(rows) == 0, "more, but no rows")
 			if size := listBytes(rows); q.MaxBytes > 0 && len(rows) > 1 && size-listBytes(rows[len(rows)-1:]) > q.MaxBytes {
 				t.Fatalf("%d bytes, at most about %d were asked for", size, q.MaxBytes)
 			}
@@ -73,8 +69,8 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 				break // a row a call
 			}
 		}
-		if q.MaxBytes != 1 && len(got) != len(keys) {
-			t.Fatalf("limit %d, max bytes %d: %d rows, want %d", q.Limit, q.MaxBytes, len(got), len(keys))
+		if q.MaxBytes != 1 {
+			require.Len(t, got, len(keys), "limit %d, max bytes %d", q.Limit, q.MaxBytes)
 		}
 		for i, row := range got {
 			r := &coder.Record{Key: keys[i], Value: bytes.Repeat([]byte{byte(i)}, i%300), CreateRevision: 1,
@@ -83,19 +79,14 @@ func testListPages(t *testing.T, s sqlstore.Store) {
 			if q.KeysOnly {
 				version = nil
 			}
-			if !bytes.Equal(row.Key, coder.EncodeIndexKey(keys[i])) ||
-				!bytes.Equal(row.Index, coder.EncodeIndex(indexOf(r, 0))) ||
-				!bytes.Equal(row.Version, version) || (row.Version == nil) != (version == nil) {
-				t.Fatalf("row %d of %q is key %s index %s version %s", i, short(keys[i]), short(row.Key), short(row.Index),
-					short(row.Version))
-			}
+			require.Equal(t, sqlstore.ListRow{Key: coder.EncodeIndexKey(keys[i]), Index: coder.EncodeIndex(indexOf(r, 0)),
+				Version: version}, row, "row %d", i)
 		}
 	}
 	for _, bounds := range [][2][]byte{{hi, lo}, {lo, lo}} {
 		rows, more, err := s.List(ctx, sqlstore.ListQuery{Start: bounds[0], End: bounds[1]})
-		if err != nil || more || len(rows) != 0 {
-			t.Fatalf("empty range: %d rows, %v, %v", len(rows), more, err)
-		}
+		require.NoError(t, err)
+		require.False(t, more || len(rows) > 0, "an empty range")
 	}
 }
 
@@ -115,11 +106,11 @@ func testListMissingVersion(t *testing.T, s sqlstore.Store) {
 	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(coder.EncodeVersionKey([]byte("b"), 11)) })
 	lo, hi := allIndexRows()
 	rows, more, err := s.List(context.Background(), sqlstore.ListQuery{Start: lo, End: hi})
-	if err != nil || more || len(rows) != 3 {
-		t.Fatalf("%d rows, %v, %v", len(rows), more, err)
-	}
-	if rows[0].Version == nil || rows[1].Version != nil || rows[2].Version == nil {
-		t.Fatalf("versions %q %q %q, want the middle one missing", rows[0].Version, rows[1].Version, rows[2].Version)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Len(t, rows, 3)
+	for i, row := range rows {
+		require.Equal(t, i == 1, row.Version == nil, "row %d", i)
 	}
 }
 
@@ -176,19 +167,17 @@ func testCount(t *testing.T, s sqlstore.Store) {
 		}
 		lo, hi := coder.IndexBounds(fmt.Appendf(nil, "%04d", c.from), fmt.Appendf(nil, "%04d", c.to))
 		gotLive, gotNewer, err := s.Count(context.Background(), lo, hi, int64(c.rev))
-		if err != nil || gotLive != live || gotNewer != newer {
-			t.Errorf("Count of [%d, %d) at %d = %d, %d, %v; want %d, %d", c.from, c.to, c.rev, gotLive, gotNewer, err,
-				live, newer)
-		}
+		require.NoError(t, err)
+		require.Equal(t, []int64{live, newer}, []int64{gotLive, gotNewer}, "Count of [%d, %d) at %d", c.from, c.to, c.rev)
 	}
 	// Revisions are compared as numbers, up to the largest.
 	const huge = int64(1)<<62 + 3
 	commit(t, s, func(b sqlstore.BatchWrite) { put(b, []byte("x"), huge, nil, nil, false) })
 	lo, hi := coder.IndexBounds([]byte("x"), nil)
 	for rev, want := range map[int64][2]int64{huge - 1: {0, 1}, huge: {1, 0}, huge + 1: {1, 0}} {
-		if live, newer, err := s.Count(context.Background(), lo, hi, rev); err != nil || live != want[0] || newer != want[1] {
-			t.Errorf("Count at %d = %d, %d, %v; want %v", rev, live, newer, err, want)
-		}
+		live, newer, err := s.Count(context.Background(), lo, hi, rev)
+		require.NoError(t, err)
+		require.Equal(t, want, [2]int64{live, newer}, "Count at %d", rev)
 	}
 }
 
@@ -208,10 +197,9 @@ func testSeekNth(t *testing.T, s sqlstore.Store) {
 		if c.want >= 0 {
 			want = coder.EncodeIndexKey(fmt.Appendf(nil, "%04d", c.want))
 		}
-		if got, err := s.SeekNth(context.Background(), lo, hi, c.skip); err != nil || !bytes.Equal(got, want) ||
-			(got == nil) != (want == nil) {
-			t.Errorf("SeekNth %d of [%d, %d) = %x, %v; want %x", c.skip, c.from, c.to, got, err, want)
-		}
+		got, err := s.SeekNth(context.Background(), lo, hi, c.skip)
+		require.NoError(t, err)
+		require.Equal(t, want, got, "SeekNth %d of [%d, %d)", c.skip, c.from, c.to)
 	}
 }
 

@@ -68,11 +68,8 @@ func testBinaryValues(t *testing.T, s sqlstore.Store) {
 		commit(t, s, func(b sqlstore.BatchWrite) { b.CAS([]byte("one "+name), swapped, value) })
 		mustHold(t, s, []byte("one "+name), swapped)
 	}
-	for _, row := range all(t, s, sqlstore.Range{Start: []byte("many empty"), End: []byte("many empty\x00")}) {
-		if row.Value == nil {
-			t.Fatal("Iter returned nil for an empty value")
-		}
-	}
+	sameRows(t, "an empty value", all(t, s, sqlstore.Range{Start: []byte("many empty"), End: []byte("many empty\x00")}),
+		[]sqlstore.Row{{Key: []byte("many empty"), Value: []byte{}}})
 }
 
 func testIterRanges(t *testing.T, s sqlstore.Store) {
@@ -146,9 +143,7 @@ func testIterEnds(t *testing.T, s sqlstore.Store) {
 				break
 			}
 		}
-		if len(seen) != 2 || string(seen[0]) != "000" || string(seen[1]) != "001" {
-			t.Fatalf("the first two rows are %q", seen)
-		}
+		require.Equal(t, [][]byte{[]byte("000"), []byte("001")}, seen)
 	}
 	r.Start = []byte("298")
 	n := 0
@@ -157,9 +152,7 @@ func testIterEnds(t *testing.T, s sqlstore.Store) {
 		n++
 		row.Key[0] = 'x' // the next page does not depend on it
 	}
-	if n != 2 {
-		t.Fatalf("%d rows, want 2", n)
-	}
+	require.Equal(t, 2, n)
 }
 
 func testOwnership(t *testing.T, s sqlstore.Store) {
@@ -188,13 +181,10 @@ func testOwnership(t *testing.T, s sqlstore.Store) {
 			spoil(row.Value)
 		}
 		values, err := s.MultiGet(context.Background(), [][]byte{[]byte("cas"), []byte("cas")})
-		if err != nil || string(values[0]) != "value" || string(values[1]) != "value" {
-			t.Fatalf("MultiGet = %q, %v", values, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, [][]byte{[]byte("value"), []byte("value")}, values)
 		spoil(values[0])
-		if string(values[1]) != "value" {
-			t.Fatal("MultiGet hands one slice out twice")
-		}
+		require.Equal(t, "value", string(values[1]), "MultiGet hands one slice out twice")
 		v, err := s.Get(context.Background(), []byte("cas"))
 		require.NoError(t, err)
 		spoil(v)

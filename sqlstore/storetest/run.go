@@ -3,6 +3,8 @@ package storetest
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -50,11 +52,7 @@ func Run(t *testing.T, open Opener) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			store := open(t)
-			t.Cleanup(func() {
-				if err := store.Close(); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-			})
+			t.Cleanup(func() { require.NoError(t, store.Close(), "Close") })
 			test.run(t, store)
 		})
 	}

@@ -8,14 +8,13 @@ package storetest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // Opener returns an empty store. The suite closes it; what else the store
@@ -39,12 +38,9 @@ func tryCommit(s sqlstore.Store, fill func(sqlstore.BatchWrite)) error {
 func wantConflict(t testing.TB, err error, keys ...[]byte) {
 	t.Helper()
 	var c *sqlstore.Conflict
-	if !errors.As(err, &c) {
-		t.Fatalf("error %v, want a *Conflict", err)
-	}
-	named := func(key []byte) bool { return bytes.Equal(c.Key, key) }
-	if c.Key != nil && len(keys) > 0 && !slices.ContainsFunc(keys, named) {
-		t.Fatalf("conflict names row %x, which holds what was expected", c.Key)
+	require.ErrorAs(t, err, &c)
+	if c.Key != nil && len(keys) > 0 {
+		require.Contains(t, keys, c.Key, "a row that holds what was expected")
 	}
 }
 
@@ -94,13 +90,12 @@ func short(b []byte) string {
 func mustHold(t testing.TB, s sqlstore.Store, key, want []byte) {
 	t.Helper()
 	got, err := s.Get(context.Background(), key)
-	switch {
-	case want == nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
-		t.Fatalf("Get(%s) = %s, %v, want ErrKeyNotFound", short(key), short(got), err)
-	case want == nil:
-	case err != nil:
-		t.Fatalf("Get(%s): %v", short(key), err)
-	case got == nil || !bytes.Equal(got, want):
+	if want == nil {
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, short(key))
+		return
+	}
+	require.NoError(t, err, short(key))
+	if got == nil || !bytes.Equal(got, want) {
 		t.Fatalf("Get(%s) = %s, want %s", short(key), short(got), short(want))
 	}
 }
