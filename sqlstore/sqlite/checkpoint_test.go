@@ -49,10 +49,7 @@ func TestLogIsBoundedWhileClientsRead(t *testing.T) {
 	s := openURL(t, newURL(t), sqlstore.Options{})
 	put(t, s, "k", 1)
 	for began, before := 0, 0; began < 3; {
-		reader, err := s.Database().Read().BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		var n int
-		require.NoError(t, reader.QueryRow("SELECT count(*) FROM object").Scan(&n))
+		reader := beginRead(t, s)
 		committed := make(chan error, 1)
 		go func() { committed <- commitPut(t, s, "k", 50_000) }()
 		end := time.AfterFunc(200*time.Millisecond, func() { _ = reader.Rollback() })

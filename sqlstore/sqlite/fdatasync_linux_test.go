@@ -3,16 +3,12 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // replaceDataSync replaces both ways to flush a log during the test, which must not be parallel.
@@ -83,48 +79,4 @@ func TestWhoFlushesTheLog(t *testing.T) {
 		require.Equal(t, errors.Is(c.kernel, unix.EIO), rc != sqlite3.SQLITE_OK, "%+v", c)
 		require.Zero(t, walFileOf(file).unsynced)
 	}
-}
-
-// TestAcknowledgedCommitsSurviveLossOfPower keeps only the parts of the log that were flushed by the
-// end of each commit. A checkpoint in every few commits makes SQLite begin the log again.
-func TestAcknowledgedCommitsSurviveLossOfPower(t *testing.T) {
-	raw := newURL(t)
-	path := parse(t, raw).Path
-	s := openURL(t, raw, sqlstore.Options{})
-	_, err := s.Database().SQL().ExecContext(t.Context(), "PRAGMA wal_autocheckpoint = 20")
-	require.NoError(t, err)
-	read := func(name string) []byte {
-		content, err := os.ReadFile(name)
-		require.NoError(t, err)
-		return content
-	}
-	flushed := map[string][]byte{} // by suffix
-	keep := func(descriptor int) error {
-		name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", descriptor))
-		require.NoError(t, err)
-		if name == path+"-wal" { // of this store
-			flushed["-wal"] = read(name)
-		}
-		return unix.Fdatasync(descriptor)
-	}
-	replaceDataSync(t, keep, keep)
-	logs := map[string]bool{}
-	for i := range 20 {
-		// SQLite flushes the file at a checkpoint, and then only the log until the next one.
-		flushed[""] = read(path)
-		b := s.BeginBatchWrite()
-		b.PutIfNotExist(fmt.Appendf(nil, "k%d", i), make([]byte, 5000))
-		require.NoError(t, b.Commit(t.Context()))
-		logs[string(flushed["-wal"][12:16])] = true // the number of checkpoints before it
-		crashed := newURL(t)
-		after := parse(t, crashed).Path
-		require.NoError(t, os.Mkdir(filepath.Dir(after), 0o700))
-		for suffix, content := range flushed {
-			require.NoError(t, os.WriteFile(after+suffix, content, 0o600))
-		}
-		value, err := openURL(t, crashed, sqlstore.Options{}).Get(t.Context(), fmt.Appendf(nil, "k%d", i))
-		require.NoError(t, err, "commit %d", i)
-		require.Len(t, value, 5000)
-	}
-	require.Greater(t, len(logs), 2)
 }

@@ -3,8 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"math"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -84,15 +82,7 @@ func TestCommitOnAFullDiskHasAKnownOutcome(t *testing.T) {
 		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 
 		// What the next process finds after a crash.
-		crashed := newURL(t)
-		after := parse(t, crashed).Path
-		require.NoError(t, os.Mkdir(filepath.Dir(after), 0o700))
-		for _, suffix := range []string{"", "-wal"} {
-			content, err := os.ReadFile(path + suffix)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(after+suffix, content, 0o600))
-		}
-		_, err = openURL(t, crashed, sqlstore.Options{}).Get(t.Context(), key)
+		_, err = openURL(t, copyOf(t, path), sqlstore.Options{}).Get(t.Context(), key)
 		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 	}
 	require.Greater(t, writes, 3, "the writes of a commit of %d bytes", len(value))

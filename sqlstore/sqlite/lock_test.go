@@ -2,16 +2,12 @@ package sqlite
 
 import (
 	"bufio"
-	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +21,10 @@ import (
 // refused demands that raw cannot be opened, because of a holder with that pid.
 func refused(t *testing.T, raw string, pid int) {
 	t.Helper()
-	s, err := open(context.Background(), parse(t, raw), sqlstore.Options{})
-	if err == nil {
-		err = s.Close()
-		t.Fatalf("%s was opened twice (%v)", raw, err)
-	}
-	if !errors.Is(err, sqlstore.ErrInUse) || !strings.Contains(err.Error(), "test.db") ||
-		!strings.Contains(err.Error(), "process "+strconv.Itoa(pid)+" ") {
-		t.Errorf("%v; want ErrInUse, naming the file and process %d", err, pid)
-	}
+	_, err := open(t.Context(), parse(t, raw), sqlstore.Options{})
+	require.ErrorIs(t, err, sqlstore.ErrInUse)
+	require.ErrorContains(t, err, "test.db")
+	require.ErrorContains(t, err, fmt.Sprintf("process %d ", pid))
 }
 
 func TestSQLiteFileHasOneStore(t *testing.T) {
@@ -46,18 +37,12 @@ func TestSQLiteFileHasOneStore(t *testing.T) {
 	// Other names of the same file, relative ones and links of links included.
 	dir := filepath.Dir(path)
 	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	relative, err := filepath.Rel(wd, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	links := t.TempDir()
 	for link, target := range map[string]string{"dir": dir, "link-test.db": path, "chain-test.db": "link-test.db"} {
-		if err := os.Symlink(target, filepath.Join(links, link)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(target, filepath.Join(links, link)))
 	}
 	for _, name := range []string{
 		relative, filepath.Join(dir, "..", filepath.Base(dir), "test.db"), filepath.Join(links, "dir", "test.db"),
@@ -68,27 +53,16 @@ func TestSQLiteFileHasOneStore(t *testing.T) {
 
 	// A database without a store is for reading beside it, until it asks.
 	db, err := OpenDB(parse(t, raw), sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Check(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if err := db.Lock(); !errors.Is(err, sqlstore.ErrInUse) {
-		t.Errorf("Lock beside a store: %v, want ErrInUse", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	_, err = db.Check(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, db.Lock(), sqlstore.ErrInUse, "Lock beside a store")
+	require.NoError(t, s.Close())
 	for range 2 {
-		if err := db.Lock(); err != nil {
-			t.Errorf("Lock once the store is closed: %v", err)
-		}
+		require.NoError(t, db.Lock(), "Lock once the store is closed")
 	}
 	refused(t, raw, os.Getpid())
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, db.Close())
 	openURL(t, raw, sqlstore.Options{})
 }
 
@@ -98,37 +72,21 @@ func TestSQLiteLockOfAFileToBe(t *testing.T) {
 	t.Parallel()
 	dir, links := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "test.db")
-	if err := os.Symlink(path, filepath.Join(links, "test.db")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(path, filepath.Join(links, "test.db")))
 	open := func(path string) *sqldb.Database {
 		db, err := OpenDB(parse(t, "sqlite://"+path), sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
 		return db
 	}
 	one, two := open(filepath.Join(links, "test.db")), open(path)
-	if err := one.Lock(); err != nil {
-		t.Fatal(err)
-	}
-	if err := two.Lock(); !errors.Is(err, sqlstore.ErrInUse) {
-		t.Errorf("%v, want ErrInUse", err)
-	}
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("locking made the database: %v", err)
-	}
-	if err := os.Symlink("loop.db", filepath.Join(links, "loop.db")); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(filepath.Join(links, "loop.db")).Lock(); err == nil || errors.Is(err, sqlstore.ErrInUse) {
-		t.Errorf("a link to itself: %v", err)
-	}
+	require.NoError(t, one.Lock())
+	require.ErrorIs(t, two.Lock(), sqlstore.ErrInUse)
+	require.NoFileExists(t, path)
+	require.NoError(t, os.Symlink("loop.db", filepath.Join(links, "loop.db")))
+	err := open(filepath.Join(links, "loop.db")).Lock()
+	require.Error(t, err)
+	require.NotErrorIs(t, err, sqlstore.ErrInUse)
 }
 
 const envHolder = "SQLSTORE_TEST_HOLDER"
@@ -137,9 +95,8 @@ const envHolder = "SQLSTORE_TEST_HOLDER"
 func TestSQLiteLockEndsWithTheProcess(t *testing.T) {
 	t.Parallel()
 	if raw := os.Getenv(envHolder); raw != "" {
-		if _, err := open(context.Background(), parse(t, raw), sqlstore.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{})
+		require.NoError(t, err)
 		fmt.Println("held")
 		select {} // until killed
 	}
@@ -148,19 +105,13 @@ func TestSQLiteLockEndsWithTheProcess(t *testing.T) {
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSQLiteLockEndsWithTheProcess$")
 	c.Env = append(os.Environ(), envHolder+"="+raw)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "held" {
 	}
 	refused(t, raw, c.Process.Pid)
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Process.Kill())
 	_ = c.Wait() // says that it was killed
 	openURL(t, raw, sqlstore.Options{})
 }

@@ -4,16 +4,15 @@ package sqlite
 
 import (
 	"bytes"
-	"context"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -21,22 +20,10 @@ import (
 // openLogged opens a migrated store at path, and returns what it logged.
 func openLogged(t *testing.T, path string) (*sqldb.Store, string) {
 	t.Helper()
-	ctx, u := context.Background(), parse(t, "sqlite://"+path)
-	db, err := OpenDB(u, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := migrations.Up(ctx, db.DialectName(), db.SQL()); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	migrate(t, "sqlite://"+path)
 	var log bytes.Buffer
-	s, err := open(ctx, u, sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := open(t.Context(), parse(t, "sqlite://"+path), sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
 	return s, log.String()
 }
 
@@ -44,15 +31,11 @@ func openLogged(t *testing.T, path string) (*sqldb.Store, string) {
 func modes(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out := map[string]fs.FileMode{}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		out[e.Name()] = info.Mode().Perm()
 	}
 	return out
@@ -63,26 +46,16 @@ func TestSQLiteFilesArePrivateWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o277} {
 		old := syscall.Umask(umask)
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink("real.db", filepath.Join(dir, "link.db")); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(dir, 0o755))
+		require.NoError(t, os.Symlink("real.db", filepath.Join(dir, "link.db")))
 		s, log := openLogged(t, filepath.Join(dir, "link.db"))
 		got := modes(t, dir)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, s.Close())
 		syscall.Umask(old)
 		for _, name := range []string{"real.db", "real.db-wal", "real.db-shm", "real.db.lock"} {
-			if mode, ok := got[name]; mode != 0o600 {
-				t.Errorf("umask %#o: %s has mode %#o (exists: %t), want 0600", umask, name, mode, ok)
-			}
+			require.EqualValues(t, 0o600, got[name], "umask %#o: %s", umask, name)
 		}
-		if strings.Contains(log, "WARN") {
-			t.Errorf("umask %#o: %s", umask, log)
-		}
+		require.NotContains(t, log, "WARN", "umask %#o", umask)
 	}
 }
 
@@ -90,22 +63,12 @@ func TestSQLiteFileThatExistsKeepsItsModeAndIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "test.db")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Chmod(path, 0o640))
 	s, log := openLogged(t, path)
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if mode := modes(t, dir)["test.db"]; mode != 0o640 {
-		t.Errorf("mode %#o, want 0640", mode)
-	}
-	if !strings.Contains(log, "WARN") || !strings.Contains(log, "file="+path+" ") || !strings.Contains(log, "mode=0640") {
-		t.Errorf("no warning of %s: %s", path, log)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.EqualValues(t, 0o640, modes(t, dir)["test.db"])
+	for _, part := range []string{"WARN", "file=" + path + " ", "mode=0640"} {
+		require.Contains(t, log, part)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 )
@@ -20,9 +22,7 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 		var rows []struct {
 			Detail string `db:"detail"`
 		}
-		if err := s.Database().Write().Unsafe().Select(&rows, "EXPLAIN QUERY PLAN "+text, args...); err != nil {
-			t.Fatalf("EXPLAIN %.80s: %v", text, err)
-		}
+		require.NoError(t, s.Database().Write().Unsafe().Select(&rows, "EXPLAIN QUERY PLAN "+text, args...), text)
 		for _, row := range rows {
 			if strings.HasPrefix(row.Detail, "SCAN object") || strings.HasPrefix(row.Detail, "SCAN i") ||
 				strings.HasPrefix(row.Detail, "SCAN v") || strings.Contains(row.Detail, "TEMP B-TREE") ||

@@ -230,26 +230,6 @@ func (m *model) commit(s *sqldb.Store, r *rand.Rand, n int) error {
 	return err
 }
 
-// rows returns all rows of a database, after a check of it.
-func rows(t *testing.T, s *sqldb.Store) map[string]string {
-	t.Helper()
-	db := s.Database().SQL()
-	var integrity string
-	require.NoError(t, db.QueryRow("PRAGMA integrity_check").Scan(&integrity))
-	require.Equal(t, "ok", integrity)
-	found := map[string]string{}
-	r, err := db.Query("SELECT internal_key, object_value FROM object")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, r.Close()) }()
-	for r.Next() {
-		var key, value []byte
-		require.NoError(t, r.Scan(&key, &value))
-		found[string(key)] = string(value)
-	}
-	require.NoError(t, r.Err())
-	return found
-}
-
 func (m *model) check(t *testing.T, found map[string]string, where string) {
 	t.Helper()
 	if !maps.Equal(found, m.acknowledged) && (m.inDoubt == nil || !maps.Equal(found, m.inDoubt)) {
@@ -286,15 +266,8 @@ func TestFailedFlushEndsTheProcess(t *testing.T) {
 			cache, raw, m := simulatePageCache(t), newURL(t), &model{acknowledged: map[string]string{}}
 			path := parse(t, raw).Path
 			s := openURL(t, raw, sqlstore.Options{})
-			begin := func() *sql.Tx {
-				tx, err := s.Database().Read().BeginTx(t.Context(), nil)
-				require.NoError(t, err)
-				var n int
-				require.NoError(t, tx.QueryRow("SELECT count(*) FROM object").Scan(&n))
-				return tx
-			}
 			if c.reader {
-				tx := begin()
+				tx := beginRead(t, s)
 				require.NoError(t, fill(s, m, 40))
 				require.NoError(t, tx.Rollback())
 			} else {
@@ -355,11 +328,7 @@ func losePower(t *testing.T, r *rand.Rand, happened map[string]int) (losses int)
 	read := func(begin bool) {
 		switch {
 		case begin && reader == nil:
-			var err error
-			reader, err = s.Database().Read().BeginTx(t.Context(), nil)
-			require.NoError(t, err)
-			var n int
-			require.NoError(t, reader.QueryRow("SELECT count(*) FROM object").Scan(&n))
+			reader = beginRead(t, s)
 		case !begin && reader != nil:
 			require.NoError(t, reader.Rollback())
 			reader = nil

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -12,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 func TestSQLiteFileIsPrivateAndDurable(t *testing.T) {
@@ -21,39 +25,15 @@ func TestSQLiteFileIsPrivateAndDurable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b c?d")
 	raw := "sqlite://" + string(bytes.ReplaceAll([]byte(dir), []byte("?"), []byte("%3F"))) + "/x%25%23.db"
 	s := openURL(t, raw, sqlstore.Options{})
-	for path, mode := range map[string]os.FileMode{dir: 0o700} {
-		info, err := os.Stat(path)
-		if err != nil || info.Mode().Perm() != mode {
-			t.Errorf("%s: %v, %v", path, info, err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "x%#.db")); err != nil {
-		t.Error(err)
-	}
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o700, info.Mode().Perm())
+	require.FileExists(t, filepath.Join(dir, "x%#.db"))
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "wal_autocheckpoint": "0",
 		"journal_size_limit": "67108864", "auto_vacuum": "2", "busy_timeout": "10000"} {
 		var got string
-		if err := s.Database().SQL().QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
-			t.Errorf("%s is %s, want %s (%v)", pragma, got, want, err)
-		}
-	}
-}
-
-func TestSQLiteReopened(t *testing.T) {
-	t.Parallel()
-	raw := newURL(t)
-	s := openURL(t, raw, sqlstore.Options{})
-	b := s.BeginBatchWrite()
-	b.Put([]byte("k"), []byte("v"))
-	if err := b.Commit(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = openURL(t, raw, sqlstore.Options{})
-	if v, err := s.Get(context.Background(), []byte("k")); err != nil || string(v) != "v" {
-		t.Errorf("%q, %v", v, err)
+		require.NoError(t, s.Database().SQL().QueryRow("PRAGMA "+pragma).Scan(&got))
+		require.Equal(t, want, got, pragma)
 	}
 }
 
@@ -66,9 +46,8 @@ func TestSQLiteDefragmentShrinksTheFile(t *testing.T) {
 		ctx := context.Background()
 		if vacuum { // as a file that another program created
 			for _, text := range []string{"PRAGMA auto_vacuum = NONE", "VACUUM"} {
-				if _, err := s.Database().SQL().Exec(text); err != nil {
-					t.Fatal(err)
-				}
+				_, err := s.Database().SQL().Exec(text)
+				require.NoError(t, err)
 			}
 		}
 		commit := func(fill func(sqlstore.BatchWrite, int)) {
@@ -77,34 +56,28 @@ func TestSQLiteDefragmentShrinksTheFile(t *testing.T) {
 			for i := range 3000 {
 				fill(b, i)
 			}
-			if err := b.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.Commit(ctx))
 		}
 		commit(func(b sqlstore.BatchWrite, i int) { b.Put(fmt.Append(nil, i), make([]byte, 5000)) })
 		full, _, err := s.Size(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		commit(func(b sqlstore.BatchWrite, i int) {
 			if i%10 != 0 {
 				b.Del(fmt.Append(nil, i))
 			}
 		})
 		total, inUse, err := s.Size(ctx)
-		if err != nil || total < full || inUse > total/2 {
-			t.Errorf("after deleting: %d of %d in use (%v), it was %d", inUse, total, err, full)
-		}
-		if err := s.Defragment(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, total, full, "after deleting")
+		require.LessOrEqual(t, inUse, total/2, "after deleting")
+		require.NoError(t, s.Defragment(ctx))
 		total, inUse, err = s.Size(ctx)
-		if err != nil || total > full/2 || inUse > total {
-			t.Errorf("after defragmenting: %d of %d in use (%v), it was %d", inUse, total, err, full)
-		}
-		if info, err := os.Stat(path); err != nil || info.Size() != total {
-			t.Errorf("the file has %v bytes, want %d (%v)", info, total, err)
-		}
+		require.NoError(t, err)
+		require.LessOrEqual(t, total, full/2)
+		require.LessOrEqual(t, inUse, total)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, total, info.Size())
 	}
 }
 
@@ -114,14 +87,11 @@ func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
 	raw := newURL(t)
 	s, other := openURL(t, raw, sqlstore.Options{}), openURL(t, raw, sqlstore.Options{Shared: true})
 	conn, err := other.Database().SQL().Conn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	exec := func(text string) {
 		t.Helper()
-		if _, err := conn.ExecContext(context.Background(), text); err != nil {
-			t.Fatal(err)
-		}
+		_, err := conn.ExecContext(t.Context(), text)
+		require.NoError(t, err)
 	}
 	exec("BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -131,16 +101,12 @@ func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
 		b.PutIfNotExist([]byte("k"), []byte("v"))
 		return b.Commit(ctx)
 	}
-	if err := commit(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sqlstore.ErrUncertain) {
-		t.Errorf("while another process writes: %v, want a definite DeadlineExceeded", err)
-	}
+	err = commit(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "while another process writes")
+	require.NotErrorIs(t, err, sqlstore.ErrUncertain)
 	exec("ROLLBACK")
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := commit(context.Background()); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, conn.Close())
+	require.NoError(t, commit(context.Background()))
 }
 
 // TestSQLiteCreatedByTwoAtOnce: switching a new file to write-ahead mode takes a
@@ -160,9 +126,7 @@ func TestSQLiteCreatedByTwoAtOnce(t *testing.T) {
 			}()
 		}
 		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, <-errs)
 		}
 	}
 }
@@ -184,9 +148,7 @@ func TestSQLiteOfTwoProcesses(t *testing.T) {
 	s := openURL(t, raw, sqlstore.Options{})
 	b := s.BeginBatchWrite()
 	b.Put([]byte("counter"), []byte("0"))
-	if err := b.Commit(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Commit(context.Background()))
 	var children []*exec.Cmd
 	var outputs []*bytes.Buffer
 	for range 2 {
@@ -194,9 +156,7 @@ func TestSQLiteOfTwoProcesses(t *testing.T) {
 		c.Env = append(os.Environ(), envChild+"="+raw)
 		output := &bytes.Buffer{}
 		c.Stdout, c.Stderr = output, output
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Start())
 		children, outputs = append(children, c), append(outputs, output)
 	}
 	countUp(t, raw)
@@ -205,44 +165,56 @@ func TestSQLiteOfTwoProcesses(t *testing.T) {
 			t.Errorf("%v\n%s", err, outputs[i])
 		}
 	}
-	v, err := s.Get(context.Background(), []byte("counter"))
-	if err != nil || string(v) != strconv.Itoa(3*increment) {
-		t.Errorf("the counter is %s (%v), want %d", v, err, 3*increment)
-	}
-	var integrity string
-	if err := s.Database().SQL().QueryRow("PRAGMA integrity_check").Scan(&integrity); err != nil || integrity != "ok" {
-		t.Errorf("integrity_check: %s, %v", integrity, err)
-	}
+	require.Equal(t, strconv.Itoa(3*increment), rows(t, s)["counter"])
 }
 
 func countUp(t *testing.T, raw string) {
 	t.Helper()
 	ctx := context.Background()
 	s, err := open(ctx, parse(t, raw), sqlstore.Options{Shared: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for done := 0; done < increment; {
 		old, err := s.Get(ctx, []byte("counter"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n, err := strconv.Atoi(string(old))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b := s.BeginBatchWrite()
 		b.CAS([]byte("counter"), []byte(strconv.Itoa(n+1)), old)
 		err = b.Commit(ctx)
-		var c *sqlstore.Conflict
-		switch {
-		case err == nil:
+		if !sqlstore.IsConflict(err) {
+			require.NoError(t, err)
 			done++
-		case !errors.As(err, &c):
-			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	require.NoError(t, s.Close())
+}
+
+// rows returns all rows of a database, after a check of it.
+func rows(t *testing.T, s *sqldb.Store) map[string]string {
+	t.Helper()
+	db := s.Database().SQL()
+	var integrity string
+	require.NoError(t, db.QueryRow("PRAGMA integrity_check").Scan(&integrity))
+	require.Equal(t, "ok", integrity)
+	found := map[string]string{}
+	r, err := db.Query("SELECT internal_key, object_value FROM object")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	for r.Next() {
+		var key, value []byte
+		require.NoError(t, r.Scan(&key, &value))
+		found[string(key)] = string(value)
 	}
+	require.NoError(t, r.Err())
+	return found
+}
+
+// beginRead begins a transaction that reads the present state.
+func beginRead(t *testing.T, s *sqldb.Store) *sql.Tx {
+	t.Helper()
+	tx, err := s.Database().Read().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, tx.QueryRow("SELECT count(*) FROM object").Scan(&n))
+	return tx
 }

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"unsafe"
 
@@ -29,9 +27,7 @@ var disk struct {
 
 func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
 	t.Helper()
-	if err := registerVFS(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, registerVFS())
 	tls = libc.NewTLS()
 	file = libc.Xcalloc(tls, 1, libc.Tsize_t(uintptr(baseVFS.FszOsFile)+unsafe.Sizeof(walFile{})))
 	methods := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_io_methods{})))
@@ -94,27 +90,20 @@ func TestFramesAreWrittenInOneCallBeforeSync(t *testing.T) {
 		writeTo(tls, file, make([]byte, 4096), frame*4120+24)
 	}
 	vfsSync(tls, file, 0)
-	if rc := vfsClose(tls, file); rc != sqlite3.SQLITE_OK {
-		t.Error(rc)
-	}
-	if want := []string{"write 41200", "sync", "close"}; !slices.Equal(disk.calls, want) {
-		t.Errorf("%v, want %v", disk.calls, want)
-	}
+	require.EqualValues(t, sqlite3.SQLITE_OK, vfsClose(tls, file))
+	require.Equal(t, []string{"write 41200", "sync", "close"}, disk.calls)
 }
 
 func TestFailedWriteIsReportedInPlaceOfSync(t *testing.T) {
 	tls, file := diskFile(t)
 	writeTo(tls, file, []byte("lost"), 0)
 	disk.fails = true
-	if rc := vfsSync(tls, file, 0); rc != sqlite3.SQLITE_FULL || !slices.Equal(disk.calls, []string{"write 4"}) {
-		t.Errorf("%d after %v, want %d after one write", rc, disk.calls, sqlite3.SQLITE_FULL)
-	}
+	require.EqualValues(t, sqlite3.SQLITE_FULL, vfsSync(tls, file, 0))
+	require.Equal(t, []string{"write 4"}, disk.calls)
 	disk.fails = false
 	writeTo(tls, file, []byte("kept"), 4)
-	if rc := vfsClose(tls, file); rc != sqlite3.SQLITE_OK ||
-		!bytes.HasPrefix(disk.content, []byte("\x00\x00\x00\x00kept")) {
-		t.Errorf("%d, %q", rc, disk.content[:min(8, len(disk.content))])
-	}
+	require.EqualValues(t, sqlite3.SQLITE_OK, vfsClose(tls, file))
+	require.Equal(t, "\x00\x00\x00\x00kept", string(disk.content))
 }
 
 // TestCoalescingKeepsTheFilesContent compares random calls with the same calls on a slice.
@@ -139,9 +128,7 @@ func TestCoalescingKeepsTheFilesContent(t *testing.T) {
 				p := libc.Xcalloc(tls, 1, 100)
 				n := min(100, len(want)-from)
 				vfsRead(tls, file, p, int32(n), int64(from))
-				if !bytes.Equal(unsafe.Slice(at[byte](p), n), want[from:from+n]) {
-					t.Fatalf("seed %d: read something else at %d", seed, from)
-				}
+				require.Equal(t, want[from:from+n], unsafe.Slice(at[byte](p), n), "seed %d, at %d", seed, from)
 				libc.Xfree(tls, p)
 			default:
 				data := bytes.Repeat([]byte{byte(r.IntN(256))}, 1+r.IntN(bufferSize/4))
@@ -154,45 +141,7 @@ func TestCoalescingKeepsTheFilesContent(t *testing.T) {
 			}
 		}
 		vfsClose(tls, file)
-		if !bytes.Equal(disk.content, want) {
-			t.Fatalf("seed %d: the file has other content", seed)
-		}
-	}
-}
-
-// TestSQLiteCommitLargerThanItsCache: SQLite writes pages to the log before the commit, some
-// of them twice, and abandons them if the commit fails.
-func TestSQLiteCommitLargerThanItsCache(t *testing.T) {
-	t.Parallel()
-	s, ctx := openURL(t, newURL(t), sqlstore.Options{}), context.Background()
-	const rows = 10_000
-	key := func(i int) []byte { return fmt.Appendf(nil, "%08x", uint32(i)*2654435761) }
-	for attempt := range 3 {
-		b := s.BeginBatchWrite()
-		for i := range rows {
-			b.Put(key(i), bytes.Repeat([]byte{byte(attempt)}, 4*defaultPageCache/rows))
-		}
-		fails := attempt == 1
-		if fails {
-			b.CAS([]byte("none"), []byte("new"), []byte("old"))
-		}
-		var conflict *sqlstore.Conflict
-		if err := b.Commit(ctx); fails != errors.As(err, &conflict) || !fails && err != nil {
-			t.Fatal(err)
-		}
-		for _, i := range []int{0, rows / 2, rows - 1} {
-			want := byte(attempt)
-			if fails {
-				want--
-			}
-			if v, err := s.Get(ctx, key(i)); err != nil || len(v) == 0 || v[0] != want || v[len(v)-1] != want {
-				t.Fatalf("after commit %d row %d is %d bytes (%v)", attempt, i, len(v), err)
-			}
-		}
-	}
-	var result string
-	if err := s.Database().SQL().QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
-		t.Errorf("%s, %v", result, err)
+		require.True(t, bytes.Equal(disk.content, want), "seed %d: the file has other content", seed)
 	}
 }
 
