@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,4 +32,22 @@ func TestLeaderCompactsByItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNodeThatStoppedServingDoesNotCompact, though its leadership has not ended yet.
+func TestNodeThatStoppedServingDoesNotCompact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, newStore(t), func(c *Config) {
+			c.AutoCompaction = compact.Auto{Mode: compact.ByRevision, Revisions: 1}
+		})
+		for range 10 {
+			mustTxn(t, b, put("k", "v"))
+		}
+		_ = b.StopServing(errors.New("made up"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if rev := b.CompactRevision(); rev != -1 {
+			t.Errorf("compacted to %d", rev)
+		}
+	})
 }

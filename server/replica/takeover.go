@@ -65,7 +65,8 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 		Remover: compact.Config{
 			Store: r.store, Patience: r.cfg.compactPatience, Logger: r.log, Metrics: r.metrics.compaction,
 		},
-		Mark: r.compacted, Alarms: r.Alarms, Pipeline: l.pipeline, Timeout: r.timeout, Raised: r.raiseCompacted,
+		Mark: r.compacted, Alarms: r.Alarms, Pipeline: l.pipeline, Timeout: r.timeout, Stopped: r.Stopped,
+		Raised: r.raiseCompacted,
 	})
 	l.counts = &countsKeeper{l: l, turn: make(chan struct{}, 1)}
 	r.Divergence.checkedIn(l.holder.Value().Term)

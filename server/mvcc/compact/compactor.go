@@ -20,6 +20,8 @@ type CompactorConfig struct {
 	Alarms   *quota.Alarms
 	Pipeline *write.Pipeline
 	Timeout  *mvcc.Timeout
+	// Stopped returns why the node serves nothing: then it writes nothing either. It is nil while the node serves.
+	Stopped func() error
 	// Raised makes a new compact revision known to readers and watchers: it must call Mark.Raise.
 	Raised func(rev int64)
 }
@@ -96,6 +98,9 @@ func (c *Compactor) claim(ctx context.Context, claim []byte) error {
 
 // submit executes change in the write pipeline, if as permits it.
 func (c *Compactor) submit(ctx context.Context, as auth.Permit, change func(tx *write.Tx) error) error {
+	if err := c.cfg.Stopped(); err != nil {
+		return err
+	}
 	ctx, cancel := c.cfg.Timeout.Bound(ctx)
 	defer cancel()
 	return c.cfg.Pipeline.Submit(ctx, as, write.Func(func(_ context.Context, tx *write.Tx) error { return change(tx) }))
