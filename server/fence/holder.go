@@ -27,7 +27,7 @@ type Holder struct {
 	replaced coder.FenceToken
 }
 
-// Config says how to take and keep the fence row. All fields but Trace are required.
+// Config says how to take and keep the fence row. All fields but InDoubt and Trace are required.
 type Config struct {
 	Store sqlstore.Store
 	Log   *slog.Logger
@@ -36,6 +36,8 @@ type Config struct {
 	// Verify checks what the row holds before it is replaced.
 	Verify  func(coder.FenceToken) error
 	Metrics *Metrics
+	// InDoubt is called when the outcome of a commit is unknown, before it is resolved.
+	InDoubt func()
 	Trace   *steptrace.Trace // nil: steps are not recorded
 }
 
@@ -204,6 +206,9 @@ func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time
 	}
 	h.cfg.Log.Warn("a commit is in doubt, resolving its outcome by the fence row", "error", err, "revision", next.Revision)
 	h.cfg.Metrics.InDoubt.Inc()
+	if h.cfg.InDoubt != nil && conflict == nil {
+		h.cfg.InDoubt()
+	}
 	committed, err := h.resolve(ctx, next)
 	switch {
 	case err != nil && conflict != nil && (errors.Is(err, ErrDeposed) || errors.Is(err, ErrDataLost)):

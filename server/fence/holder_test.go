@@ -169,6 +169,30 @@ func TestResignedPredecessorDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// TestInDoubtCommitIsReportedBeforeItIsResolved: while the database hangs, it is not resolved.
+func TestInDoubtCommitIsReportedBeforeItIsResolved(t *testing.T) {
+	store := newStore(t)
+	h := take(t, store, newLease())
+	before, called := int64(0), 0
+	h.cfg.InDoubt = func() {
+		called++
+		if store.reads.Load() != before {
+			t.Error("the fence row was read before")
+		}
+	}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{{sqlstore.ErrUncertain, 1}, {&sqlstore.Conflict{}, 1}} {
+		before = store.reads.Load()
+		store.fault = func(func() error) error { return c.err }
+		_, _ = commit(t, h, 2, false)
+		if called != c.want {
+			t.Errorf("after %v it was called %d times", c.err, called)
+		}
+	}
+}
+
 func TestUnknownOutcomesAreResolved(t *testing.T) {
 	lost := func(func() error) error { return fmt.Errorf("%w: made up", sqlstore.ErrUncertain) }
 	t.Run("it took effect", func(t *testing.T) {

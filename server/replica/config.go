@@ -23,7 +23,7 @@ type Config struct {
 	Exclusive      bool          // no other process can use the store: a leader need not confirm that it leads
 	ConfirmReads   bool          // look at the fence row for every linearizable read, instead of using the read lease
 	Leadership     Leadership    // finds the leader; nil: no other node can lead
-	CommitFailed   func()        // called when the database has refused a commit of the leader; nil: nothing is
+	CommitFailed   func()        // called when a commit of the leader was refused, or is in doubt; nil: nothing is
 	QuotaBytes     int64         // space quota; 0: none
 	RequestTimeout time.Duration // bound on a request
 	MinLeaseTTL    int64         // seconds

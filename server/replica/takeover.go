@@ -38,7 +38,8 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	})
 	l.alive, l.die = context.WithCancel(context.Background())
 	if l.holder, err = fence.Acquire(ctx, fence.Config{
-		Store: r.store, Log: r.log, Lease: l.lease, Verify: r.seen.Verifier(), Metrics: r.metrics.fence, Trace: r.cfg.Trace,
+		Store: r.store, Log: r.log, Lease: l.lease, Verify: r.seen.Verifier(), Metrics: r.metrics.fence,
+		InDoubt: r.cfg.CommitFailed, Trace: r.cfg.Trace,
 	}); err != nil {
 		return nil, err
 	}
