@@ -11,11 +11,11 @@ import "time"
 // Fencing (packages fence and replica).
 const (
 	// ReadLease is how long a leader may answer from memory after the start of its last
-	// successful look at, or change of, the fence row.
+	// successful read or change of the fence row.
 	ReadLease = 100 * time.Millisecond
-	// TakeoverWait is how long a new leader serves nothing after its change of the fence row
-	// row: then its predecessor's read lease is over, on clocks that differ in speed by less
-	// than half. It changed the row after anything its predecessor can have seen there.
+	// TakeoverWait is how long a new leader serves nothing after its change of the fence row:
+	// then its predecessor's read lease is over, on clocks that differ in speed by less than
+	// half. It changed the row after anything its predecessor can have seen there.
 	// For the same reason, and as long, a follower does not show what it found in the table
 	// and the leader has not reported.
 	TakeoverWait = ReadLease + ReadLease/2
@@ -53,8 +53,8 @@ const (
 	// end of one of its feeds.
 	FastPoll  = 100 * time.Millisecond
 	FastPolls = time.Minute
-	// Unheard is how long a member hears nothing of the holder before it challenges it: two heartbeats of its feed are
-	// missing.
+	// Unheard is how long a member hears nothing of the holder before it challenges it: one heartbeat of its feed is
+	// missing, and the next one is about to be.
 	Unheard = 900 * time.Millisecond
 	// MissedPolls is for how many of its intervals the holder may leave a challenge unanswered, and Answer how long
 	// that is. It is counted in fast polls if the holder knows that the challenger's feed has ended: its address
@@ -62,11 +62,13 @@ const (
 	MissedPolls   = 3
 	Answer        = MissedPolls * (Poll - Poll/Lead)
 	FeedForgotten = 30 * time.Second
+	// LongestAnswer is the most that an operator may set instead of Answer.
+	LongestAnswer = time.Hour
 	// ChallengeAgain is how long after an answer a holder that is still not heard is challenged again.
 	ChallengeAgain = 10 * time.Second
 	// AnswerTrips is how many round trips to the database an answer takes at most in addition, LongestPause a bound on
 	// them: the poll that finds the challenge, and the write, perhaps on a connection that asks first which server it
-	// reaches. The longer round trip of the two members counts.
+	// reaches. The longest recent round trip of the two members counts.
 	AnswerTrips  = 4
 	LongestPause = time.Second
 	// PollTimeout bounds a poll, and AnswerTimeout a write of the holder, against a database that hangs. A statement
@@ -76,8 +78,6 @@ const (
 	AnswerTimeout = 750 * time.Millisecond
 	ConnectTrips  = 16
 	FarTimeout    = time.Second
-	// StatementTimeout bounds statements of members that nothing waits for.
-	StatementTimeout = 5 * time.Second
 	// ReleaseTimeout bounds the release of the lock.
 	ReleaseTimeout = 1500 * time.Millisecond
 	// StandBack is for how long a member that failed to lead does not take the lock, doubled each time up to
@@ -164,7 +164,7 @@ const (
 	_ = uint(LeaseGrace - CutOff - FastPoll)
 	// A poll or an answer that hangs leaves time for another one before the deadline.
 	_ = uint(Answer - PollTimeout - AnswerTimeout)
-	// A holder polls often for longer than a follower may count on it, and what that begins then may take.
+	// A holder polls often for longer than a follower counts on it, and than what the follower begins then may take.
 	_ = uint(FastPolls - FeedForgotten - FeedSilence - LookTimeout)
 	// A heartbeat of a feed may be late before the holder is challenged, and more so before the feed ends.
 	_ = uint(Unheard - FeedHeartbeat - FastPoll)
@@ -172,14 +172,15 @@ const (
 	// No heartbeat of a member is overlooked.
 	_ = uint(MemberHeartbeat - MemberList)
 	// A feed that broke is opened again, or the log is read instead, before the follower
-	// reports that there is no leader. So does a leader that steps down in order, and one that is replaced.
+	// reports that there is no leader. A leader that is silent is replaced before that, and one that steps down in
+	// order is followed by another one.
 	_ = uint(LeaderSilence - FeedSilence - Look)
 	_ = uint(LeaderSilence - Unheard - Answer - ReadLog)
 	_ = uint(LeaderSilence - 2*Handover)
 	// An attempt to connect to a leader ends, and the next one begins, before the follower
 	// reports that there is no leader.
 	_ = uint(LeaderSilence - PeerConnect - PeerReconnect)
-	// A connection that brings nothing is broken by the feed's silence before by a ping.
+	// A connection that brings nothing is ended by the feed's silence before a ping ends it.
 	_ = uint(PeerPing + PeerPingTimeout - FeedSilence)
 	_ = uint(PeerPing - 2*PeerPingMin)
 	// A handshake that waits for the members to be read again has time left.

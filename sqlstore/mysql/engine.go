@@ -20,8 +20,8 @@ const (
 	defaultReadConns = 32
 	writeConns       = 4
 	// Servers, and proxies in front of them, drop idle connections, and a new
-	// primary is found by dialling again. An idle member reads twice a second and
-	// commits every 30 s, each on one connection; what a burst opened is closed after
+	// primary is found by dialling again. An idle member reads twice a second, and
+	// commits every 30 s, on one connection; what a burst opened is closed after
 	// maxIdleTime, because a server's memory is shared by all that are connected.
 	maxIdleTime = time.Minute
 	maxLifetime = 30 * time.Minute

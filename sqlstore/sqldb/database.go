@@ -103,9 +103,20 @@ func (db *Database) URL() *sqlstore.URL { return db.url }
 
 // DropIdle closes the connections that are not in use.
 func (db *Database) DropIdle() {
-	for pool, conns := range map[*sqlx.DB]int{db.read: db.pools.ReadConns, db.write: db.pools.WriteConns} {
-		pool.SetMaxIdleConns(-1)
-		pool.SetMaxIdleConns(conns)
+	dropIdle(db.read, db.pools.ReadConns)
+	dropIdle(db.write, db.pools.WriteConns)
+}
+
+func dropIdle(pool *sqlx.DB, conns int) {
+	pool.SetMaxIdleConns(-1)
+	pool.SetMaxIdleConns(conns)
+}
+
+// dropLate closes the connections for writing that are not in use, if a statement on one of them has timed out. The
+// network may have lost all connections without a sign. Then each of them would cost another timeout.
+func (db *Database) dropLate(ctx context.Context) {
+	if db.pools.Remote && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		dropIdle(db.write, db.pools.WriteConns)
 	}
 }
 

@@ -66,11 +66,16 @@ func EachRow(ctx context.Context, q Querier, text string, args []any, scan func(
 	return rows.Err()
 }
 
-// read runs f on the read pool, and again if that may succeed: a read may be repeated. f must
-// start from the beginning each time.
+// read runs f on the read pool, or, if it is urgent, on that for commits, and again if that may succeed: a read may be
+// repeated. f must start from the beginning each time.
 func (s *Store) read(ctx context.Context, f func(Querier) error) error {
+	pool := s.db.read
+	if s.db.pools.Remote && sqlstore.IsUrgent(ctx) {
+		pool = s.db.write
+		defer s.db.dropLate(ctx)
+	}
 	for failures := 1; ; failures++ {
-		err := f(s.db.read)
+		err := f(pool)
 		if err == nil || !s.readAgain(ctx, err, failures) {
 			return RolledBack(ctx, s.db.engine, err)
 		}

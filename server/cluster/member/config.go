@@ -85,8 +85,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.fastPoll = cmp.Or(c.fastPoll, timing.FastPoll)
 	c.protocol = cmp.Or(c.protocol, Protocol)
 	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, timing.Answer)
-	if c.AnswerTimeout < timing.Answer && c.poll == timing.Poll {
-		return c, fmt.Errorf("member: an answer timeout of %v: it must be at least %v", c.AnswerTimeout, timing.Answer)
+	if c.AnswerTimeout < timing.Answer && c.poll == timing.Poll || c.AnswerTimeout > timing.LongestAnswer {
+		return c, fmt.Errorf("member: an answer timeout of %v: it must be between %v and %v", c.AnswerTimeout, timing.Answer,
+			timing.LongestAnswer)
 	}
 	if c.Certificate == nil {
 		c.Certificate = noCertificate{}

@@ -193,11 +193,7 @@ func (e *elector) swap(ctx context.Context, next *lock) error {
 	} else {
 		batch.CAS(coder.LockKey(), next.raw, e.lock.raw)
 	}
-	limit := timing.StatementTimeout
-	if e.names(e.lock) { // an answer that hangs leaves time for another one
-		limit = e.trips.bound(timing.AnswerTimeout)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, e.trips.bound(timing.AnswerTimeout))
 	defer cancel()
 	err := batch.Commit(ctx)
 	var conflict *sqlstore.Conflict

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -69,7 +70,7 @@ func TestOneOfFiveLeads(t *testing.T) {
 }
 
 func TestBadAnswerTimeoutIsRefused(t *testing.T) {
-	for _, d := range []time.Duration{-1, timing.Answer - 1} {
+	for _, d := range []time.Duration{-1, timing.Answer - 1, timing.LongestAnswer + 1, math.MaxInt64} {
 		_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", AnswerTimeout: d})
 		require.ErrorContains(t, err, "answer timeout of "+d.String())
 	}

@@ -177,7 +177,7 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 // describe sets what the row says of this process.
 func (r *Registry) describe(own *row) {
 	own.Protocol = r.cfg.protocol
-	own.RoundTrip = r.trips.shortest().Microseconds()
+	own.RoundTrip = r.trips.longest.Load() / int64(time.Microsecond)
 	own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, too
 }
 

@@ -59,7 +59,7 @@ func (r *Registry) refresh(ctx context.Context) {
 
 // listOnce lists the members within a bound. A failure is not logged: polls fail too.
 func (r *Registry) listOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout(timing.PollTimeout))
+	ctx, cancel := context.WithTimeout(ctx, r.trips.bound(timing.PollTimeout))
 	defer cancel()
 	_, err := r.list(ctx)
 	return err

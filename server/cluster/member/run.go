@@ -9,6 +9,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/timing"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // Run sends heartbeats, answers challenges, lists the members, and takes part in the
@@ -21,6 +22,7 @@ import (
 // and every timing.MemberList. A poll reads the few rows of which this process has to know sooner.
 func (r *Registry) Run(ctx context.Context) {
 	r.elector.base = ctx
+	ctx = sqlstore.Urgent(ctx) // what clients read must not delay an answer
 	defer r.elector.shutDown()
 	pauseOfHeartbeats := timing.FirstHeartbeat
 	heartbeats := time.NewTimer(pauseOfHeartbeats)
@@ -105,13 +107,13 @@ func (r *Registry) KeepsLock() bool {
 	return r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < 3*r.cfg.poll/2
 }
 
-// CommitFailed takes in that the database has refused a commit of this process. The next poll writes a heartbeat, to
-// find out whether this process can write: one that cannot does not keep the lock.
+// CommitFailed takes in that the database has refused a commit of this process, or has not answered it. The next poll
+// writes a heartbeat, to find out whether this process can write: one that cannot does not keep the lock.
 func (r *Registry) CommitFailed() { r.commitFailed.Store(true) }
 
 // readPoll returns this member's row, nil if there is none.
 func (r *Registry) readPoll(ctx context.Context) (own *entry, err error) {
-	bounded, cancel := context.WithTimeout(ctx, r.timeout(timing.PollTimeout))
+	bounded, cancel := context.WithTimeout(ctx, r.trips.bound(timing.PollTimeout))
 	defer cancel()
 	keys := [][]byte{coder.EncodeMemberKey(r.cfg.Name), coder.EncodeMemberKey(changes), coder.LockKey()}
 	polled := len(keys)
@@ -173,24 +175,10 @@ func (r *Registry) logTrouble(out *bool, err error, begins, ends string) {
 	*out = err != nil
 }
 
-// timeout bounds one statement of a poll or a heartbeat, so that one that hangs leaves time for another one, on another
-// connection, before a challenge has to be answered. A member that holds the lock and is alone is not challenged: what
-// is cut off costs a busy database a new connection.
-func (r *Registry) timeout(d time.Duration) time.Duration {
-	if r.elector.holds() && r.view.alone(r.id) {
-		return timing.StatementTimeout
-	}
-	return r.trips.bound(d)
-}
-
 // heartbeat sends one heartbeat, unless this process is no longer a member. A heartbeat of
 // unknown outcome needs no resolving: the next one reads first.
 func (r *Registry) heartbeat(ctx context.Context, own *entry) error {
-	limit := timing.StatementTimeout
-	if r.elector.holds() {
-		limit = r.timeout(timing.AnswerTimeout)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, r.trips.bound(timing.AnswerTimeout))
 	defer cancel()
 	err := r.write(ctx, own, func(own *row) bool {
 		own.Heartbeat++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,10 +22,11 @@ import (
 )
 
 // far is a store whose calls take a round trip, and as many more as a connection takes for each commit if connects is
-// set.
+// set. With random, each round trip takes up to that much longer.
 type far struct {
 	sqlstore.Store
 	trip      time.Duration
+	random    time.Duration
 	connects  atomic.Bool
 	commits   atomic.Int64
 	conflicts atomic.Int64
@@ -32,11 +34,15 @@ type far struct {
 
 // after waits for d, calls do, and waits for the answer.
 func (s *far) after(ctx context.Context, d time.Duration, do func() error) error {
-	if err := retry.Sleep(ctx, d); err != nil {
+	var longer time.Duration
+	if s.random > 0 {
+		longer = rand.N(s.random)
+	}
+	if err := retry.Sleep(ctx, d+longer/2); err != nil {
 		return err
 	}
 	err := do()
-	return errors.Join(err, retry.Sleep(ctx, s.trip-s.trip/2))
+	return errors.Join(err, retry.Sleep(ctx, s.trip-s.trip/2+longer/2))
 }
 
 func (s *far) Get(ctx context.Context, key []byte) (value []byte, err error) {
@@ -119,7 +125,8 @@ func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 	})
 }
 
-func TestBoundsFollowTheShortestRoundTrip(t *testing.T) {
+// TestBoundsFollowTheRoundTrips: those of statements the shortest one, that of an answer the longest one.
+func TestBoundsFollowTheRoundTrips(t *testing.T) {
 	var m trips
 	require.Equal(t, timing.PollTimeout, m.bound(timing.PollTimeout), "nothing was measured")
 	m.observe(time.Hour)
@@ -127,11 +134,36 @@ func TestBoundsFollowTheShortestRoundTrip(t *testing.T) {
 	m.observe(50 * time.Millisecond)
 	m.observe(time.Minute)
 	require.Equal(t, timing.ConnectTrips*50*time.Millisecond, m.bound(timing.PollTimeout))
+	require.Equal(t, timing.LongestPause, m.pause(0))
 	for range len(m.recent) {
 		m.observe(time.Millisecond)
 	}
 	require.Equal(t, timing.PollTimeout, m.bound(timing.PollTimeout), "the floor is what is used near the database")
 	require.Equal(t, timing.AnswerTrips*9*time.Millisecond, m.pause(9*time.Millisecond), "the longer one counts")
+	m.observe(11 * time.Millisecond)
+	require.Equal(t, timing.AnswerTrips*11*time.Millisecond, m.pause(9*time.Millisecond))
+}
+
+// TestLeaderAnswersChallengesOfAnIrregularNetwork: the shortest round trips say nothing of the next one.
+func TestLeaderAnswersChallengesOfAnIrregularNetwork(t *testing.T) {
+	elect(t, quick, func(t *testing.T, g *group) {
+		irregular := func(_ *candidate, c *Config) {
+			c.Store = &far{Store: c.Store, trip: 5 * time.Millisecond, random: 400 * time.Millisecond}
+		}
+		leads := g.join("n1", irregular)
+		term := g.next()
+		asks := g.join("n2", irregular)
+		time.Sleep(time.Minute)
+		for range 200 {
+			asks.RecordHeartbeat(leads.id())
+			time.Sleep(rand.N(timing.Poll))
+			leads.FeedEnded()
+			asks.FeedLost(leads.id())
+			asks.Refused(leads.id())
+			time.Sleep(4 * time.Second)
+			g.stays(leads, term)
+		}
+	})
 }
 
 // roundTrips are distances to a database.

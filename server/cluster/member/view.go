@@ -98,13 +98,6 @@ func (v *view) observe(e entry) *sighting {
 	return s
 }
 
-// alone reports whether no other member than id was alive when the members were last seen.
-func (v *view) alone(id uint64) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return !slices.ContainsFunc(v.members, func(m Member) bool { return m.ID != id && m.Alive })
-}
-
 func (v *view) alive(e entry, s *sighting) bool {
 	switch {
 	case e.Incarnation == 0 || e.Stopped || s.gone:

@@ -267,6 +267,7 @@ func TestInvalidValuesAreRefusedByName(t *testing.T) {
 		{"--cipher-suites=TLS_NONE", `--cipher-suites: "TLS_NONE" is no cipher suite`},
 		{"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --tls-min-version=TLS1.3", "--cipher-suites: those of TLS 1.3 cannot be chosen"},
 		{"--leader-answer-timeout=50ms", "--leader-answer-timeout: 50ms is too short"},
+		{"--leader-answer-timeout=2562047h", "--leader-answer-timeout: 2562047h0m0s is too long, at most 1h0m0s is possible"},
 		{"--auto-compaction-retention=x", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1", "--auto-compaction-retention"},
 		{"--auto-compaction-retention=-1h", "--auto-compaction-retention"},
