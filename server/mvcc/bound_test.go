@@ -180,23 +180,3 @@ func TestTimeoutIsCancelled(t *testing.T) {
 		ends(t, ctx, context.Canceled, context.Canceled)
 	}
 }
-
-func BenchmarkBound(b *testing.B) {
-	timeout := mvcc.NewTimeout(time.Minute)
-	parent, end := context.WithTimeout(b.Context(), time.Hour)
-	defer end()
-	for name, bound := range map[string]func() (context.Context, context.CancelFunc){
-		"context": func() (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(parent, time.Minute, mvcc.ErrTimeout)
-		},
-		"timeout": func() (context.Context, context.CancelFunc) { return timeout.Bound(parent) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, cancel := bound()
-				cancel()
-			}
-		})
-	}
-}

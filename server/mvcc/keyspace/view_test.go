@@ -615,21 +615,3 @@ func TestChangesOfFillsAreBounded(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkApply changes keys that are kept in segments.
-func BenchmarkApply(b *testing.B) {
-	v := newView(b, Config{Budget: 256 << 20})
-	v.Begin(coder.Span{Start: []byte{0}}, true).Keep(nil, nil, 1)
-	keys := make([][]byte, 100_000)
-	for i := range keys {
-		keys[i] = fmt.Appendf(nil, "/registry/pods/%06d", i)
-		v.put(&coder.Record{Key: keys[i], Value: make([]byte, 1024), ModRevision: int64(i) + 2})
-	}
-	value, rev := make([]byte, 1024), int64(len(keys)+2)
-	b.ReportAllocs()
-	for b.Loop() {
-		rev++
-		v.Apply([]*watch.Event{{Record: &coder.Record{Key: keys[rev*7919%int64(len(keys))], Value: value, ModRevision: rev},
-			PrevRevision: 1}})
-	}
-}
