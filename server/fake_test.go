@@ -32,14 +32,12 @@ type fakeNode struct {
 	health  fakeHealth
 	users   *auth.Rows // nil: noUsers
 
-	rangeResult  mvcc.RangeResult
-	txnResult    mvcc.TxnResult
-	streamChunks []mvcc.RangeResult
-	lease        lease.Status
-	leases       []int64
+	rangeResult mvcc.RangeResult
+	txnResult   mvcc.TxnResult
+	lease       lease.Status
+	leases      []int64
 
-	gotLinearizable bool // of a stream
-	gotAuth         *auth.Change
+	gotAuth *auth.Change
 
 	// hold, if set, is waited for by reads.
 	hold chan struct{}
@@ -137,14 +135,8 @@ func (f *fakeNode) Range(ctx context.Context, _ auth.Permit, r *mvcc.RangeReques
 	return &f.rangeResult, nil
 }
 
-func (f *fakeNode) RangeStream(_ context.Context, _ auth.Permit, _ *mvcc.RangeRequest, linearizable bool, _ int,
-	send func(*mvcc.RangeResult, bool) error) error {
-	f.gotLinearizable = linearizable
-	for i := range f.streamChunks {
-		if err := send(&f.streamChunks[i], i == len(f.streamChunks)-1); err != nil {
-			return err
-		}
-	}
+func (f *fakeNode) RangeStream(context.Context, auth.Permit, *mvcc.RangeRequest, bool, int,
+	func(*mvcc.RangeResult, bool) error) error {
 	return f.failure()
 }
 

@@ -32,14 +32,6 @@ func opPut(r *pb.PutRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
 }
 
-func opDelete(r *pb.DeleteRangeRequest) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
-}
-
-func opTxn(r *pb.TxnRequest) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
-}
-
 func metricsURLs(s *Server) []string { return reachedURLs(s.metrics) }
 
 // peerURLs are where members may connect as soon as New has returned. They are answered once Run is called.

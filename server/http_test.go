@@ -109,15 +109,6 @@ func TestHTTPEndpoints(t *testing.T) {
 	}
 }
 
-func TestEndpointsAreForGet(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	for _, path := range []string{"/health", "/livez", "/readyz", "/readyz/data_corruption", "/version"} {
-		status, body := call(t, s, http.MethodPost, path, "")
-		require.Equal(t, 405, status, path)
-		require.Equal(t, "Method Not Allowed\n", body)
-	}
-}
-
 func TestOrigins(t *testing.T) {
 	header := func(s *Server, method, origin string) (int, http.Header) {
 		resp, _ := exchange(t, http.DefaultClient, method, s.ClientURLs()[0]+"/version", "", "Origin", origin)
@@ -195,29 +186,6 @@ func TestHosts(t *testing.T) {
 			require.Equal(t, 200, ask(s, h, "/version", tt.host), "%v", tt)
 		}
 	}
-}
-
-// FuzzRequests compares the answers to requests with those over gRPC.
-func TestGateway(t *testing.T) {
-	s := startReplica(t)
-	for _, tt := range []struct {
-		path, body string
-		status     int
-		want       string
-	}{
-		{"/v3/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
-		{"/v3beta/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
-		{"/v3/kv/range", `garbage`, 400, `{"code":3,"message":"invalid character 'g' looking for beginning of value"}`},
-		{"/v3/kv/rangestream", `{}`, 404, `{"code":5,"message":"Not Found"}`},
-		{"/v3/nothing", `{}`, 404, `{"code":5,"message":"Not Found"}`},
-	} {
-		status, body := call(t, s, http.MethodPost, tt.path, tt.body)
-		require.Equal(t, tt.status, status, body)
-		require.JSONEq(t, tt.want, body)
-	}
-	status, body := call(t, s, http.MethodGet, "/v3/kv/range", "")
-	require.Equal(t, 501, status)
-	require.JSONEq(t, `{"code":12,"message":"Method Not Allowed"}`, body)
 }
 
 func TestGatewayStreamsWatches(t *testing.T) {

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -14,8 +12,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -24,39 +20,17 @@ func leaderRequired(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 }
 
-func TestWatchForwardsRequestsAndResponses(t *testing.T) {
+func TestAWatchOutlivesTheClientsSide(t *testing.T) {
 	fake := newFakeStream()
 	s := startFake(t, &fakeNode{}, fake)
 	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
 	require.NoError(t, err)
-	send := func(r *pb.WatchRequest) { require.NoError(t, client.Send(r)) }
-	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: key,
-		StartRevision: 5}}})
-	require.Equal(t, watch.CreateRequest{Key: key, StartRevision: 5}, <-fake.requests)
-	send(&pb.WatchRequest{}) // nothing etcd knows: ignored, and the stream continues
-	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
-	require.Equal(t, struct{}{}, <-fake.requests)
-	send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 8}}})
-	require.Equal(t, int64(8), <-fake.requests)
-
-	for i := range 3 {
-		fake.responses <- &watch.Response{WatchID: int64(i), Revision: int64(i)}
-	}
-	for i := range 3 {
-		r, err := client.Recv()
-		require.NoError(t, err)
-		require.EqualValues(t, i, r.WatchId, "responses keep their order")
-		require.EqualValues(t, i, r.Header.Revision)
-		require.Equal(t, fakeMember, r.Header.MemberId)
-	}
-
-	// A client that has closed its side still receives.
 	require.NoError(t, client.CloseSend())
 	fake.responses <- &watch.Response{WatchID: 7}
 	r, err := client.Recv()
 	require.NoError(t, err)
 	require.EqualValues(t, 7, r.WatchId)
-
+	require.Equal(t, fakeMember, r.Header.MemberId)
 	fake.Close()
 	_, err = client.Recv()
 	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
@@ -70,36 +44,6 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	require.NoError(t, err)
 	cancel()
 	<-fake.closed
-}
-
-func TestKeepAlive(t *testing.T) {
-	n := &fakeNode{lease: lease.Status{GrantedTTL: 60}}
-	s := startFake(t, n, nil)
-	client, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(testContext(t))
-	require.NoError(t, err)
-	ask := func(id int64) (*pb.LeaseKeepAliveResponse, error) {
-		require.NoError(t, client.Send(&pb.LeaseKeepAliveRequest{ID: id}))
-		return client.Recv()
-	}
-	r, err := ask(5)
-	require.NoError(t, err)
-	require.EqualValues(t, 5, r.ID)
-	require.EqualValues(t, 60, r.TTL)
-	require.Equal(t, fakeRevision, r.Header.Revision)
-	n.setErr(fmt.Errorf("lease 6: %w", mvcc.ErrLeaseNotFound))
-	r, err = ask(6)
-	require.NoError(t, err, "the stream continues without the lease")
-	require.Zero(t, r.TTL)
-	n.setErr(nil)
-	require.NoError(t, client.CloseSend())
-	_, err = client.Recv()
-	require.ErrorIs(t, err, io.EOF)
-
-	client, err = pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(testContext(t))
-	require.NoError(t, err)
-	n.setErr(mvcc.ErrTimeout)
-	_, err = ask(5)
-	requireStatus(t, err, codes.Unavailable, "etcdserver: request timed out")
 }
 
 func TestCallsThatNeedALeader(t *testing.T) {
@@ -208,26 +152,4 @@ func TestStopIsBounded(t *testing.T) {
 	require.Error(t, err, "the connection is there")
 	stop() // the call never ends by itself
 	require.Error(t, <-answered)
-}
-
-func TestRangeStreamHeaderComesLast(t *testing.T) {
-	n := &fakeNode{streamChunks: []mvcc.RangeResult{
-		{Records: []*coder.Record{record}}, {Records: []*coder.Record{record}, Revision: 40, Count: 9, More: true},
-	}}
-	s := startFake(t, n, nil)
-	st, err := pb.NewKVClient(dial(t, s)).RangeStream(testContext(t), &pb.RangeRequest{Key: key, Serializable: true})
-	require.NoError(t, err)
-	first, err := st.Recv()
-	require.NoError(t, err)
-	require.Nil(t, first.RangeResponse.Header)
-	require.Len(t, first.RangeResponse.Kvs, 1)
-	last, err := st.Recv()
-	require.NoError(t, err)
-	require.EqualValues(t, 40, last.RangeResponse.Header.Revision)
-	require.Equal(t, fakeCluster, last.RangeResponse.Header.ClusterId)
-	require.EqualValues(t, 9, last.RangeResponse.Count)
-	require.True(t, last.RangeResponse.More)
-	_, err = st.Recv()
-	require.ErrorIs(t, err, io.EOF)
-	require.False(t, n.gotLinearizable)
 }

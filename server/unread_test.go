@@ -197,22 +197,6 @@ func TestUnfinishedMessagesEnd(t *testing.T) {
 	require.Len(t, got.Kvs, 1)
 }
 
-// TestUnfinishedMessagesAreBounded: beyond the bound a large message waits until one that makes no progress has ended.
-func TestUnfinishedMessagesAreBounded(t *testing.T) {
-	s := startReplica(t, func(c *Config) { c.RequestBytes = 1 << 20 })
-	large := frameOf(t, &pb.PutRequest{Key: key, Value: make([]byte, 900_000)})
-	held := newFrames(t, s, 1<<20)
-	held.call(1, "/etcdserverpb.KV/Put", large[:10_000], false)
-	eventually.True(t, "the message to begin", func() bool { return s.requests.Bytes() > 900_000 })
-	_, err := pb.NewKVClient(dial(t, s)).Put(testContext(t), &pb.PutRequest{Key: key, Value: make([]byte, 900_000)})
-	require.NoError(t, err)
-	held.await(func(frame http2.Frame) bool {
-		_, ok := frame.(*http2.RSTStreamFrame)
-		return ok
-	})
-	require.Zero(t, s.requests.Bytes())
-}
-
 // TestUnfinishedBodiesEnd: the same of a request of the JSON API, with and without the length of its body, and of the
 // request of a stream.
 func TestUnfinishedBodiesEnd(t *testing.T) {
