@@ -3,14 +3,10 @@ package replica
 import (
 	"context"
 	"fmt"
-	"iter"
-	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
@@ -22,7 +18,9 @@ func rangeOf(from, end string) mvcc.KeyRange {
 }
 
 func TestSequencerReadsNoRanges(t *testing.T) {
-	l, s := idleOn(t)
+	store := newStore(t)
+	s := &sealed{Store: store, open: store}
+	l := idleWith(t, s, func(c *Config) { c.Write.IndexCache, c.RecordCache = 10, 0 }) // too small for everything
 	for i := range 300 {
 		runTogether(t, l, write.NewTxnCommand(put(fmt.Sprintf("k%03d", i), "v")))
 	}
@@ -42,7 +40,9 @@ func TestSequencerReadsNoRanges(t *testing.T) {
 		write.NewTxnCommand(put("k999", "created")))
 	runTogether(t, l, write.NewTxnCommand(put("k001", "newer")), write.NewTxnCommand(put("l", "outside")))
 	before := l.replica.Revision()
-	require.NoError(t, s.run(l, c))
+	s.Store = nil
+	require.NoError(t, runTogether(t, l, c)[0])
+	s.Store = store
 	res := c.Result()
 	require.True(t, res.Succeeded)
 	require.EqualValues(t, 300, res.Results[0].Range.Count)
@@ -57,62 +57,6 @@ func TestSequencerReadsNoRanges(t *testing.T) {
 	require.Equal(t, before+1, l.replica.Revision())
 	left := mustRange(t, l.replica, &mvcc.RangeRequest{KeyRange: all()})
 	require.EqualValues(t, 1, left.Count)
-}
-
-// TestPreparedRangesEqualNewestState compares what a prepared range shows with what
-// the table holds, after random changes in between, some of them in the same batch.
-func TestPreparedRangesEqualNewestState(t *testing.T) {
-	l, _ := idleOn(t)
-	rnd := rand.New(rand.NewPCG(1, 2))
-	change := func() *write.TxnCommand {
-		key := fmt.Sprintf("k%02d", rnd.IntN(40))
-		if rnd.IntN(3) == 0 {
-			return write.NewTxnCommand(del(key))
-		}
-		return write.NewTxnCommand(put(key, fmt.Sprint(rnd.Int())))
-	}
-	for range 50 {
-		for range 20 {
-			runTogether(t, l, change())
-		}
-		kr := rangeOf(fmt.Sprintf("k%02d", rnd.IntN(20)), fmt.Sprintf("k%02d", 20+rnd.IntN(20)))
-		whole, count := &mvcc.RangeRequest{KeyRange: kr}, &mvcc.RangeRequest{KeyRange: kr, CountOnly: true}
-		page := &mvcc.RangeRequest{KeyRange: kr, Limit: 5}
-		reads := []mvcc.Op{{Range: whole}, {Range: count}, {Range: page}}
-		putting := preparedTxn(t, l, &mvcc.Txn{Then: append(
-			[]mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("k19"), Value: []byte("own")}}}, reads...)})
-		deleting := preparedTxn(t, l, &mvcc.Txn{Then: append(
-			[]mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: kr, PrevKV: true}}}, reads...)})
-		for range rnd.IntN(10) {
-			runTogether(t, l, change())
-		}
-		// Without preparation, and so from the table.
-		look := write.NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("other")}}, {Range: whole}}})
-		for i, err := range runTogether(t, l, change(), change(), putting, look, deleting) {
-			require.NoError(t, err, "command %d", i)
-		}
-		want := look.Result().Results[1].Range
-		got := putting.Result().Results
-		require.Equal(t, describeRecords(want.Records), describeRecords(got[1].Range.Records))
-		require.Equal(t, want.Count, got[2].Range.Count)
-		require.Equal(t, want.Count, got[3].Range.Count)
-		require.Equal(t, want.Count > 5, got[3].Range.More)
-		require.Equal(t, describeRecords(want.Records[:min(5, want.Count)]), describeRecords(got[3].Range.Records))
-		got = deleting.Result().Results
-		require.Equal(t, describeRecords(want.Records), describeRecords(got[0].Delete.Prev))
-		require.Equal(t, want.Count, got[0].Delete.Deleted)
-		for _, r := range got[1:] {
-			require.Zero(t, r.Range.Count)
-			require.Empty(t, r.Range.Records)
-		}
-	}
-}
-
-func describeRecords(records []*coder.Record) (out []string) {
-	for _, r := range records {
-		out = append(out, fmt.Sprintf("%s=%s %d %d %d", r.Key, r.Value, r.CreateRevision, r.ModRevision, r.Version))
-	}
-	return out
 }
 
 // TestRangeDeleteBeyondLimitIsRefusedBeforeReading: before its keys are read.
@@ -145,8 +89,7 @@ func TestRangeDeleteBeyondLimitIsRefusedBeforeReading(t *testing.T) {
 }
 
 func TestLeaseVerdictIsReachedOnce(t *testing.T) {
-	s := &onlyPrepared{Store: newStore(t), t: t}
-	b := open(t, s, nil)
+	b := open(t, newStore(t), nil)
 	l := b.leading.Load()
 	mustGrant(t, b, 7, 3600)
 	attach(t, b, "k/", 50, 7)
@@ -197,70 +140,13 @@ func TestLeaseVerdictIsReachedOnce(t *testing.T) {
 	require.LessOrEqual(t, l.pipeline.Decisions(7), 1)
 }
 
-// onlyPrepared is a store that fails every read while it is closed for reading.
-type onlyPrepared struct {
+// sealed is a store that panics when it is read while Store is nil.
+type sealed struct {
 	sqlstore.Store
-	closed atomic.Bool
-	t      testing.TB
+	open sqlstore.Store
 }
 
-func (s *onlyPrepared) check(what string) {
-	if s.closed.Load() {
-		s.t.Errorf("the sequencer read the table: %s", what)
-	}
-}
-
-func (s *onlyPrepared) Get(ctx context.Context, key []byte) ([]byte, error) {
-	s.check("get")
-	return s.Store.Get(ctx, key)
-}
-
-func (s *onlyPrepared) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
-	s.check("multi-get")
-	return s.Store.MultiGet(ctx, keys)
-}
-
-func (s *onlyPrepared) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
-	s.check("iteration")
-	return s.Store.Iter(ctx, r)
-}
-
-func (s *onlyPrepared) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
-	s.check("list")
-	return s.Store.List(ctx, q)
-}
-
-func (s *onlyPrepared) Count(ctx context.Context, start, end []byte, rev int64) (int64, int64, error) {
-	s.check("count")
-	return s.Store.Count(ctx, start, end, rev)
-}
-
-func (s *onlyPrepared) SeekNth(ctx context.Context, start, end []byte, n int) ([]byte, error) {
-	s.check("seek_nth")
-	return s.Store.SeekNth(ctx, start, end, n)
-}
-
-// idleOn is idle on a store that tells whether evaluation reads it, with caches that
-// are too small for everything.
-func idleOn(t *testing.T) (*leader, *onlyPrepared) {
-	t.Helper()
-	s := &onlyPrepared{Store: newStore(t), t: t}
-	b, err := prepare(t.Context(), s, exclusive(t, func(c *Config) { c.Write.IndexCache, c.RecordCache = 10, 0 }))
-	require.NoError(t, err)
-	t.Cleanup(func() { b.Hub.Close(); b.metrics.withdraw() })
-	l, err := b.takeOver(t.Context())
-	require.NoError(t, err)
-	b.leading.Store(l)
-	return l, s
-}
-
-// run evaluates and commits a command, while the store is not to be read.
-func (s *onlyPrepared) run(l *leader, cmd write.Command) error {
-	s.t.Helper()
-	s.closed.Store(true)
-	defer s.closed.Store(false)
-	return l.pipeline.ExecuteBatch(s.t.Context(), write.Request{As: auth.System, Command: cmd})[0]
-}
+func (s *sealed) BeginBatchWrite() sqlstore.BatchWrite { return s.open.BeginBatchWrite() }
 
 // prepared returns the command of a transaction with what it reads ahead.
 func preparedTxn(t *testing.T, l *leader, txn *mvcc.Txn) *write.TxnCommand {

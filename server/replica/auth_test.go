@@ -3,18 +3,14 @@ package replica
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // setUser gives a user a value; an empty one removes it.
@@ -69,104 +65,6 @@ func TestAuthChangesCommitWithoutRevision(t *testing.T) {
 	closeReplica(t, b)
 	if got := describeAuth(open(t, store, nil).Auth.Rows()); got != want {
 		t.Fatalf("in the table %q\nwant         %q", got, want)
-	}
-}
-
-func TestRefusedOrEmptyAuthChangeCommitsNothing(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	before := b.Status().Sequence
-	refused := errors.New("refused")
-	if _, err := b.Auth.Change(t.Context(), auth.System,
-		func(*auth.Rows) (*auth.Change, error) { return nil, refused }); !errors.Is(err, refused) {
-		t.Fatal(err)
-	}
-	mustChange(t, b, func(*auth.Rows) (*auth.Change, error) { return nil, nil })
-	if got := b.Status().Sequence; got != before || b.Auth.Rows().Version != 0 {
-		t.Fatalf("sequence %d, was %d; version %d", got, before, b.Auth.Rows().Version)
-	}
-}
-
-// changeAuth is a command that changes users and roles.
-func changeAuth(change func(*auth.Rows) (*auth.Change, error)) write.Command {
-	return write.Func(func(_ context.Context, tx *write.Tx) error { return auth.Apply(tx, change) })
-}
-
-// runPermitted executes commands together, those of clients with permit.
-func runPermitted(t *testing.T, l *leader, permit auth.Permit, commands ...write.Command) []error {
-	t.Helper()
-	requests := make([]write.Request, len(commands))
-	for i, c := range commands {
-		requests[i] = write.Request{As: permit, Command: c}
-		if _, ok := c.(write.Func); ok {
-			requests[i].As = auth.System
-		}
-	}
-	return l.pipeline.ExecuteBatch(t.Context(), requests...)
-}
-
-// A write is judged by what stands before it in the pipeline, whether that is
-// committed with it or before.
-func TestPermitSeesEarlierAuthChanges(t *testing.T) {
-	l := idle(t)
-	denied := errors.New("denied")
-	permit := auth.NewPermit(func(_ context.Context, at auth.View) error {
-		if at.AuthRows().Users["me"] == nil {
-			return denied
-		}
-		return nil
-	})
-	outcomes := runPermitted(t, l, permit,
-		write.NewTxnCommand(put("a", "1")),
-		changeAuth(setUser("me", "x")),
-		write.NewTxnCommand(put("b", "1")),
-		changeAuth(setUser("me", "")),
-		write.NewTxnCommand(put("c", "1")),
-	)
-	for i, err := range outcomes {
-		if want := i == 0 || i == 4; want != errors.Is(err, denied) || !want && err != nil {
-			t.Fatalf("outcomes: %v", outcomes)
-		}
-	}
-	if res := mustRange(t, l.replica, &mvcc.RangeRequest{KeyRange: all()}); res.Count != 1 ||
-		string(res.Records[0].Key) != "b" {
-		t.Fatalf("in the store: %v", rangeAnswer(res))
-	}
-}
-
-func TestPermitIsCheckedAtReadRevision(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	mustTxn(t, b, put("k", "v"))
-	denied := errors.New("denied")
-	asked := 0
-	permit := auth.NewPermit(func(context.Context, auth.View) error { asked++; return denied })
-	kr := mvcc.KeyRange{Key: []byte("k")}
-	for name, read := range map[string]func() error{
-		"range": func() error {
-			_, err := b.Reader.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true)
-			return err
-		},
-		"serializable": func() error {
-			_, err := b.Reader.Range(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, false)
-			return err
-		},
-		"stream": func() error {
-			return b.Reader.RangeStream(t.Context(), permit, &mvcc.RangeRequest{KeyRange: kr}, true, 1,
-				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })
-		},
-		"txn": func() error {
-			_, err := b.Txn(t.Context(), permit, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: kr}}}}, true)
-			return err
-		},
-		"write": func() error { _, err := b.Txn(t.Context(), permit, put("k", "w"), true); return err },
-		"lease": func() error { _, err := lessor(t, b).Revoke(t.Context(), permit, 5); return err },
-	} {
-		before := asked
-		if err := read(); !errors.Is(err, denied) || asked == before {
-			t.Errorf("%s: asked %d times, %v", name, asked-before, err)
-		}
-	}
-	if got := b.Revision(); got != 2 {
-		t.Fatalf("revision %d: something was written", got)
 	}
 }
 
@@ -243,47 +141,4 @@ func (s *beforeFence) Get(ctx context.Context, key []byte) ([]byte, error) {
 		s.do()
 	}
 	return s.Store.Get(ctx, key)
-}
-
-func TestTokenRowsAreRemovedAfterTTL(t *testing.T) {
-	store := newStore(t)
-	var now coder.Token
-	describe := func(*auth.Rows) (coder.Token, error) { return now, nil }
-	short := func(c *Config) { c.TokenTTL = 50 * time.Millisecond }
-	b := open(t, store, short)
-	now = coder.Token{User: "u", Epoch: 3, Password: 9}
-	before, last := b.Revision(), b.Status().Sequence
-	token, rev, err := b.Auth.IssueToken(t.Context(), auth.System, "abc", describe)
-	if err != nil || rev != before || b.Revision() != before {
-		t.Fatalf("%d, %v", rev, err)
-	}
-	if want := fmt.Sprintf("abc.%d", last+1); token != want {
-		t.Fatalf("token %s, want %s: the number of its commit", token, want)
-	}
-	gone := func(b *Replica, token string) bool {
-		_, found, err := b.Auth.LookupToken(t.Context(), coder.HashToken(token))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return !found
-	}
-	eventually.True(t, "the token is gone", func() bool { return gone(b, token) })
-	closeReplica(t, b)
-
-	b = open(t, store, nil)
-	token, _, err = b.Auth.IssueToken(t.Context(), auth.System, "abc", describe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, found, err := b.Auth.LookupToken(t.Context(), coder.HashToken(token)); err != nil || !found || got != now {
-		t.Fatalf("%+v, %v, %v", got, found, err)
-	}
-	refused := errors.New("refused")
-	if _, _, err := b.Auth.IssueToken(t.Context(), auth.System, "abc",
-		func(*auth.Rows) (coder.Token, error) { return now, refused }); !errors.Is(err, refused) {
-		t.Fatal(err)
-	}
-	closeReplica(t, b)
-	b = open(t, store, short) // a new leader knows of the token
-	eventually.True(t, "the token is gone", func() bool { return gone(b, token) })
 }

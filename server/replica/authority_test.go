@@ -44,40 +44,46 @@ func readKey(b *Replica) (string, error) {
 // TestReadLeaseExpiresWhileSuspended: a leader wakes up after another one wrote. With
 // a clock that stood still it would answer from memory.
 func TestReadLeaseExpiresWhileSuspended(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		change func(*Config)
-		slept  time.Duration // on the lease's clock
+	for name, tt := range map[string]struct {
+		confirm bool
+		slept   time.Duration // on the lease's clock
 	}{
-		{"the clock goes on", func(*Config) {}, time.Hour},
-		{"the clock cannot be read", func(*Config) {}, -time.Hour},
-		{"the clock stops, and every read asks the database", func(c *Config) { c.ConfirmReads = true }, 0},
+		"the clock goes on":                                 {false, time.Hour},
+		"the clock cannot be read":                          {false, -time.Hour},
+		"the clock stops, and every read asks the database": {true, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			store := &fenceReads{Store: newStore(t)}
-			var clock leaseTime
-			clock.at.Store(int64(time.Minute))
-			old := open(t, store, func(c *Config) {
-				c.Exclusive, c.FenceClock = false, clock.now
-				tt.change(c)
+		for what, ask := range map[string]func(*Replica) error{
+			"a read": func(b *Replica) error { _, err := readKey(b); return err },
+			"a compare that fails": func(b *Replica) error {
+				txn := put("k", "3")
+				txn.Compares = []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k")}, Target: mvcc.CompareValue,
+					Value: []byte("2")}}
+				_, err := b.Txn(t.Context(), auth.System, txn, true)
+				return err
+			},
+			"a lease": func(b *Replica) error {
+				_, err := lessor(t, b).TimeToLive(t.Context(), auth.System, 1, false)
+				return err
+			},
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				store := newStore(t)
+				var clock leaseTime
+				clock.at.Store(int64(time.Minute))
+				old := open(t, store, func(c *Config) {
+					c.Exclusive, c.FenceClock, c.ConfirmReads = false, clock.now, tt.confirm
+				})
+				mustTxn(t, old, put("k", "1"))
+				if got, err := readKey(old); got != "1" || err != nil {
+					t.Fatal(got, err)
+				}
+				mustTxn(t, open(t, store, sharedStore), put("k", "2"))
+				clock.at.Add(int64(tt.slept))
+				if err := ask(old); !errors.Is(err, mvcc.ErrNotServing) && !errors.Is(err, mvcc.ErrNotLeader) {
+					t.Errorf("the old leader answered: %v", err)
+				}
 			})
-			if _, err := old.Txn(t.Context(), auth.System, put("k", "1"), true); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := readKey(old); got != "1" || err != nil {
-				t.Fatal(got, err)
-			}
-			young := open(t, store, sharedStore)
-			if _, err := young.Txn(t.Context(), auth.System, put("k", "2"), true); err != nil {
-				t.Fatal(err)
-			}
-			clock.at.Add(int64(tt.slept))
-			if got, err := readKey(old); err == nil {
-				t.Errorf("the old leader answered %q", got)
-			} else if !errors.Is(err, mvcc.ErrNotServing) && !errors.Is(err, mvcc.ErrNotLeader) {
-				t.Error(err)
-			}
-		})
+		}
 	}
 }
 

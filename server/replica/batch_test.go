@@ -1,14 +1,9 @@
 package replica
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
@@ -18,12 +13,12 @@ import (
 // idle returns a leader whose pipeline does not run, for batches made by hand.
 func idle(t *testing.T) *leader {
 	t.Helper()
-	return idleWith(t, newStore(t))
+	return idleWith(t, newStore(t), func(c *Config) { c.CountPieceKeys, c.CountChanges = 1, 2 })
 }
 
-func idleWith(t *testing.T, store sqlstore.Store) *leader {
+func idleWith(t *testing.T, store sqlstore.Store, change func(*Config)) *leader {
 	t.Helper()
-	b, err := prepare(t.Context(), store, exclusive(t, func(c *Config) { c.CountPieceKeys, c.CountChanges = 1, 2 }))
+	b, err := prepare(t.Context(), store, exclusive(t, change))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,77 +87,4 @@ func TestEveryRevisionOfBatchCanBeRead(t *testing.T) {
 	// One more change, so that the version before is not the row value before.
 	runTogether(t, l, write.NewTxnCommand(put("k", "10")))
 	check()
-}
-
-func TestPagedListCountsAllKeys(t *testing.T) {
-	leading := idle(t)
-	for i := range 10 {
-		runTogether(t, leading, write.NewTxnCommand(put(fmt.Sprintf("k%d", i), "v")))
-	}
-	rev := leading.replica.Revision()
-	runTogether(t, leading, write.NewTxnCommand(del("k7")), write.NewTxnCommand(put("k99", "v")))
-	key := []byte("k")
-	for left := int64(10); left > 0; left -= 3 {
-		res, err := leading.replica.Reader.At(leading.replica.Revision()).RangeAt(t.Context(),
-			&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: key, End: []byte("l")}, Revision: rev, Limit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Count != left || res.More != (left > 3) {
-			t.Fatalf("from %q: count %d, more %v; %d are left", key, res.Count, res.More, left)
-		}
-		key = append(res.Records[len(res.Records)-1].Key, 0)
-	}
-}
-
-// The sums are what etcd 3.7.3 answered for the same history, restarted behind
-// the compaction: it keeps the sum it took before removing rows until then.
-func TestHashKVEqualsEtcd(t *testing.T) {
-	leading := idle(t)
-	runTogether(t, leading, write.NewTxnCommand(put("a", "1")))
-	runTogether(t, leading, write.NewTxnCommand(put("a", "2")))
-	runTogether(t, leading, write.NewTxnCommand(del("a")))
-	runTogether(t, leading, write.NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{
-		{Put: &mvcc.PutRequest{Key: []byte("b"), Value: []byte("3")}}, {Put: &mvcc.PutRequest{Key: []byte("a"), Value: []byte("4")}},
-		{Put: &mvcc.PutRequest{Key: []byte("c"), Value: []byte("5")}},
-	}}))
-	marshal := func(r *coder.Record) ([]byte, error) {
-		if r.Tombstone {
-			return proto.Marshal(&mvccpb.KeyValue{Key: r.Key})
-		}
-		return proto.Marshal(&mvccpb.KeyValue{
-			Key: r.Key, Value: r.Value, CreateRevision: r.CreateRevision, ModRevision: r.ModRevision, Version: r.Version,
-			Lease: r.Lease,
-		})
-	}
-	sums := map[int64]uint32{4: 1363947557, 5: 4181467771}
-	for rev, want := range sums {
-		if h, err := leading.replica.Exporter.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
-			t.Errorf("hash at %d: %+v, %v; want %d", rev, h, err, want)
-		}
-	}
-	runTogether(t, leading, write.NewTxnCommand(put("a", "6")), write.NewTxnCommand(del("c")))
-	compaction := write.Func(func(_ context.Context, tx *write.Tx) error {
-		return leading.replica.compacted.Move(tx, 6, func() { leading.replica.raiseCompacted(6) })
-	})
-	if err := runTogether(t, leading, compaction)[0]; err != nil {
-		t.Fatal(err)
-	}
-	compacted := map[int64]uint32{6: 3554762776, 7: 2529338593}
-	for rev, want := range compacted {
-		if h, err := leading.replica.Exporter.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want ||
-			h.CompactRevision != 6 {
-			t.Errorf("compacted, hash at %d: %+v, %v; want %d", rev, h, err, want)
-		}
-	}
-	// At revision 8 no key exists.
-	runTogether(t, leading, write.NewTxnCommand(
-		&mvcc.Txn{Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all()}}}}))
-	runTogether(t, leading, write.NewTxnCommand(put("d", "x")))
-	emptied := map[int64]uint32{6: 3554762776, 8: 3940543721, 9: 3255857154}
-	for rev, want := range emptied {
-		if h, err := leading.replica.Exporter.HashKV(t.Context(), auth.System, rev, marshal); err != nil || h.Hash != want {
-			t.Errorf("emptied, hash at %d: %+v, %v; want %d", rev, h, err, want)
-		}
-	}
 }

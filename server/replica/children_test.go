@@ -82,12 +82,3 @@ func TestChildrenListsOneLevel(t *testing.T) {
 		}
 	}
 }
-
-func TestChildrenChecksPermit(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	permit := auth.NewPermit(refuse)
-	_, err := b.Reader.Children(t.Context(), permit, &read.ChildrenRequest{Delimiter: '/', Limit: 1})
-	require.ErrorIs(t, err, errRefused)
-	_, err = b.Reader.KeyHistory(t.Context(), permit, &read.KeyHistoryRequest{Key: []byte("a"), Limit: 1})
-	require.ErrorIs(t, err, errRefused)
-}

@@ -126,30 +126,6 @@ func TestCountContinuesAfterCountedPieces(t *testing.T) {
 	}
 }
 
-// TestCountFillsGapsBetweenPieces: lists of many small ranges leave pieces with gaps
-// between them, which a count of everything must not look into each time.
-func TestCountFillsGapsBetweenPieces(t *testing.T) {
-	s, b := openCounted(t)
-	for i := 0; i < countedKeys; i += 100 {
-		q := pageFrom(i)
-		q.End = fmt.Appendf(nil, "k%03d", i+80)
-		if res := mustRange(t, b, q); res.Count != 80 {
-			t.Fatalf("counted %d keys", res.Count)
-		}
-	}
-	// the second time the last one's end is left, of fewer keys than a piece
-	for i, want := range []int64{countedKeys, 50} {
-		mustTxn(t, b, put("k000", "else the count would be remembered"))
-		s.take()
-		if res := mustRange(t, b, pageFrom(0)); res.Count != countedKeys {
-			t.Fatalf("counted %d keys", res.Count)
-		}
-		if rows, counts := s.take(); rows > want || counts > 2 && i > 0 {
-			t.Errorf("count %d: %d rows in %d statements", i, rows, counts)
-		}
-	}
-}
-
 // TestPieceCountedDuringCompactionIsNotKept: rows that a node has not heard of the
 // deletion of may be gone when it counts them.
 func TestPieceCountedDuringCompactionIsNotKept(t *testing.T) {

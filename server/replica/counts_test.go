@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -330,76 +329,6 @@ func TestDeposedLeaderStoresNoCounts(t *testing.T) {
 	}
 	if row := countsRow(t, s); row != nil {
 		t.Errorf("the table has the counts %x", row)
-	}
-}
-
-// TestFewKeysHaveNoCountsRow: counting them costs no more than reading a row and the log.
-func TestFewKeysHaveNoCountsRow(t *testing.T) {
-	s := newStore(t)
-	b := open(t, s, func(c *Config) { keepsCounts(c); c.countsKeys = 21 })
-	for i := range 20 {
-		mustTxn(t, b, put(fmt.Sprintf("k%03d", i), ""))
-	}
-	mustRange(t, b, countOf("k", "l", 0))
-	if storeCounts(t, b); countsRow(t, s) != nil {
-		t.Error("there is a counts row for 20 keys")
-	}
-	mustTxn(t, b, put("k020", ""))
-	if storeCounts(t, b); countsRow(t, s) == nil {
-		t.Error("there is no counts row for 21 keys")
-	}
-}
-
-// busyLog is a store where something happens before the log is read.
-type busyLog struct {
-	*countLog
-	before func()
-}
-
-func (s *busyLog) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
-	if lo, _ := coder.LogBounds(0, 0); s.before != nil && slices.Equal(r.Start[:4], lo[:4]) {
-		before := s.before
-		s.before = nil
-		before()
-	}
-	return s.countLog.Iter(ctx, r)
-}
-
-// TestRecallReadsOnWhileKeysAreCreated: more than the view remembers were created while the
-// log was read.
-func TestRecallReadsOnWhileKeysAreCreated(t *testing.T) {
-	counted, _ := filled(t)
-	row := countsRow(t, counted)
-	s := &busyLog{countLog: counted}
-	b := open(t, s, keepsCounts)
-	mustTxn(t, b, put("k100", ""))
-	closeReplica(t, b)
-	setCountsRow(t, s, row)
-	p := newPairWith(t, s, func(c *Config) { keepsCounts(c); c.CountChanges = 2 })
-	p.lead(0)
-	if err := p.nodes[0].leading.Load().counts.keep(t.Context(), countsRevisions); err != nil { // which takes up the row
-		t.Fatal(err)
-	}
-	created := 0
-	s.take()
-	s.before = func() {
-		for range 10 {
-			created++
-			mustTxn(t, p.nodes[0], put(fmt.Sprintf("k000x%03d", created), ""))
-		}
-		if err := catchUp(t, p.nodes[1]); err != nil {
-			t.Error(err)
-		}
-	}
-	if stored, err := p.nodes[1].Reader.LoadCounts(t.Context()); err != nil || stored == 0 || created != 10 {
-		t.Fatalf("%d keys were created, the counts row is of %d, %v", created, stored, err)
-	}
-	res, err := p.nodes[1].Reader.Range(t.Context(), auth.System, countOf("k", "l", 0), false)
-	if err != nil || res.Count != 111 {
-		t.Errorf("counted %+v, %v", res, err)
-	}
-	if rows, _ := s.take(); rows > 0 {
-		t.Errorf("%d rows were counted", rows)
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -20,62 +18,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// atLeader is the Leadership of members that all know who leads.
-type atLeader struct{ leader atomic.Pointer[Replica] }
-
-func (a *atLeader) Position(ctx context.Context) (Update, error) {
-	b := a.leader.Load()
-	if b == nil {
-		return Update{}, mvcc.ErrNotLeader
-	}
-	return b.Position(ctx)
-}
-
-func (a *atLeader) Leader() uint64 {
-	if b := a.leader.Load(); b != nil {
-		return b.MemberID()
-	}
-	return 0
-}
-
-func (a *atLeader) join(t *testing.T, store sqlstore.Store, name string) *Replica {
-	t.Helper()
-	b, err := OpenFollower(t.Context(), store, testConfig(t, func(c *Config) { c.Name, c.Leadership = name, a }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeReplica(t, b) })
-	return b
-}
-
-// lead makes b lead until resign is called.
-func (a *atLeader) lead(t *testing.T, b *Replica) (resign func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	leading, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
-	select {
-	case <-leading:
-	case err := <-ended:
-		cancel()
-		t.Fatal(err)
-	}
-	a.leader.Store(b)
-	stopped := false
-	resign = func() {
-		if !stopped {
-			stopped = true
-			a.leader.Store(nil)
-			cancel()
-			if err := <-ended; err != nil && !errors.Is(err, fence.ErrDataLost) {
-				t.Error(err)
-			}
-		}
-	}
-	t.Cleanup(resign)
-	return resign
-}
-
 // replacedTable is a table that lost its newest revisions, which were written again.
 type replacedTable struct {
 	atLeader
@@ -86,6 +28,7 @@ type replacedTable struct {
 	former, follower, idle *Replica
 	next                   *Replica // leads now
 	resign                 func()
+	resigned               chan error
 }
 
 // newReplaced loses two revisions, whose values were first, and lets after make others.
@@ -94,7 +37,7 @@ func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *repl
 	memory := newStore(t)
 	r := &replacedTable{store: memory, deaf: &deaf{Store: memory}}
 	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.deaf, "follower")
-	resign := r.lead(t, r.former)
+	resign, resigned := r.lead(t, r.former)
 	mustTxn(t, r.former, put("k", "kept"))
 	old := backup(t, r.store)
 	mustTxn(t, r.former, put("k", first))
@@ -109,6 +52,7 @@ func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *repl
 	}
 	r.idle = r.join(t, r.store, "idle")
 	resign()
+	<-resigned
 	old.restore(t, r.store)
 	after(r)
 	return r
@@ -118,7 +62,7 @@ func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *repl
 func continueWith(t *testing.T, value string) func(*replacedTable) {
 	return func(r *replacedTable) {
 		r.next = r.join(t, r.store, "next")
-		r.resign = r.lead(t, r.next)
+		r.resign, r.resigned = r.lead(t, r.next)
 		for range 2 {
 			mustTxn(t, r.next, put("k", value))
 		}
@@ -132,6 +76,7 @@ func TestReplacedRevisionsAreDataLoss(t *testing.T) {
 	catchesUp := func(t *testing.T, _ *replacedTable, b *Replica) error { return catchUp(t, b) }
 	leads := func(t *testing.T, r *replacedTable, b *Replica) error {
 		r.resign()
+		<-r.resigned
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		return b.Lead(ctx, func(int64) { cancel() })
@@ -451,33 +396,5 @@ func TestFingerprintsDiffer(t *testing.T) {
 	if both, alone := fingerprints([]*watch.Event{first, second}),
 		fingerprints([]*watch.Event{second}); both[1] != alone[0] {
 		t.Errorf("the fingerprint of revision 6 is %v after revision 5, and %v alone", both[1], alone[0])
-	}
-}
-
-func TestNewestRevisionsAreRemembered(t *testing.T) {
-	var s Divergence
-	for rev := range int64(2 * remembered) {
-		s.remember([]*watch.Event{{Record: &coder.Record{ModRevision: rev}}})
-	}
-	prints := s.list()
-	if len(prints) != remembered || prints[0].revision != remembered || prints[remembered-1].revision != 2*remembered-1 {
-		t.Errorf("remembered: %v", prints)
-	}
-}
-
-func TestNewestRevisions(t *testing.T) {
-	var events []*watch.Event
-	for _, rev := range []int64{2, 3, 3, 4, 5, 5} {
-		events = append(events, &watch.Event{Record: &coder.Record{ModRevision: rev}})
-	}
-	for n, want := range map[int][]int64{0: nil, 1: {5, 5}, 3: {3, 3, 4, 5, 5}, 4: {2, 3, 3, 4, 5, 5},
-		9: {2, 3, 3, 4, 5, 5}} {
-		var got []int64
-		for _, e := range newest(events, n) {
-			got = append(got, e.Record.ModRevision)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("the last %d: %v, want %v", n, got, want)
-		}
 	}
 }

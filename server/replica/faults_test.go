@@ -3,10 +3,6 @@ package replica
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,183 +14,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
-	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
-
-// unreliable is a store whose commits and reads fail in every way a database
-// across a network can fail, some taking effect long after.
-type unreliable struct {
-	sqlstore.Store
-
-	mu   sync.Mutex
-	rnd  *rand.Rand
-	rate int // one commit in so many fails; 0: none
-	late []func() error
-	t    testing.TB
-}
-
-func (u *unreliable) BeginBatchWrite() sqlstore.BatchWrite {
-	return storetest.OnCommit(u.Store.BeginBatchWrite(), u.commit)
-}
-
-func (u *unreliable) roll() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.rate == 0 || u.rnd.IntN(u.rate) != 0 {
-		return 0
-	}
-	return 1 + u.rnd.IntN(4)
-}
-
-func (u *unreliable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
-	if u.roll() == 1 {
-		return nil, fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-	}
-	return u.Store.MultiGet(ctx, keys)
-}
-
-func (u *unreliable) commit(ctx context.Context, b *storetest.Batch) error {
-	u.deliverLate()
-	switch u.roll() {
-	case 1:
-		return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-	case 2:
-		return fmt.Errorf("%w: lost on the way", sqlstore.ErrUncertain)
-	case 3:
-		if err := b.BatchWrite.Commit(ctx); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: lost on the way back", sqlstore.ErrUncertain)
-	case 4:
-		u.mu.Lock()
-		u.late = append(u.late, func() error { return b.BatchWrite.Commit(context.Background()) })
-		u.mu.Unlock()
-		return fmt.Errorf("%w: on its way still", sqlstore.ErrUncertain)
-	}
-	return b.BatchWrite.Commit(ctx)
-}
-
-// deliverLate lets commits that were believed lost reach the database, half of
-// the time.
-func (u *unreliable) deliverLate() {
-	u.mu.Lock()
-	if len(u.late) == 0 || u.rnd.IntN(2) == 0 {
-		u.mu.Unlock()
-		return
-	}
-	late := u.late[0]
-	u.late = u.late[1:]
-	u.mu.Unlock()
-	var conflict *sqlstore.Conflict
-	if err := late(); err != nil && !errors.As(err, &conflict) {
-		u.t.Errorf("late commit: %v", err)
-	}
-}
-
-func increment(key string, from *coder.Record) *mvcc.Txn {
-	n, rev := 0, int64(0)
-	if from != nil {
-		n, _ = strconv.Atoi(string(from.Value))
-		rev = from.ModRevision
-	}
-	k := []byte(key)
-	return &mvcc.Txn{
-		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: k}, Target: mvcc.CompareMod, Int: rev}},
-		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: k, Value: []byte(strconv.Itoa(n + 1))}}},
-		Else:     []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: k}}}},
-	}
-}
-
-// TestUnknownOutcomesAreResolved runs counters against an unreliable database:
-// every increment counts exactly once, revisions have no gaps, and a watch sees
-// each of them once and in order.
-func TestUnknownOutcomesAreResolved(t *testing.T) {
-	for seed := range uint64(6) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			u := &unreliable{Store: newStore(t), rnd: rand.New(rand.NewPCG(seed, 2)), t: t}
-			b := open(t, u, nil)
-			stream := b.Hub.NewStream()
-			defer stream.Close()
-			stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2,
-				PrevKV: true})
-			u.mu.Lock()
-			u.rate = 5
-			u.mu.Unlock()
-			done := runCounters(t, b, 6, 30)
-			u.mu.Lock()
-			u.rate = 0
-			u.mu.Unlock()
-
-			total := int64(0)
-			for key, want := range done {
-				got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte(key)}})
-				if v := string(got.Records[0].Value); v != strconv.Itoa(want) {
-					t.Errorf("%s is %s after %d acknowledged increments", key, v, want)
-				}
-				total += int64(want)
-			}
-			if b.Revision() != 1+total {
-				t.Errorf("revision %d after %d writes", b.Revision(), total)
-			}
-			expectContiguous(t, stream, 2, b.Revision())
-		})
-	}
-}
-
-// runCounters has workers increment three shared counters, and returns how many
-// increments of each were acknowledged.
-func runCounters(t *testing.T, b *Replica, workers, increments int) map[string]int {
-	var mu sync.Mutex
-	done := make(map[string]int)
-	var wg sync.WaitGroup
-	wg.Go(func() { // leases take no revision, and are resolved all the same
-		for id := int64(1); id <= int64(increments); {
-			_, err := lessor(t, b).Grant(t.Context(), auth.System, id, 3600)
-			if errors.Is(err, sqlstore.ErrUnavailable) {
-				continue
-			}
-			if err != nil {
-				t.Errorf("granting lease %d: %v", id, err)
-				return
-			}
-			if _, err := b.store.Get(t.Context(), coder.EncodeLeaseKey(id)); err != nil {
-				t.Errorf("lease %d was acknowledged, the table says: %v", id, err)
-			}
-			id++
-		}
-	})
-	for w := range workers {
-		wg.Go(func() {
-			key := fmt.Sprint("c", w%3)
-			var known *coder.Record
-			for n := 0; n < increments; {
-				res, err := b.Txn(t.Context(), auth.System, increment(key, known), true)
-				if errors.Is(err, sqlstore.ErrUnavailable) {
-					continue // a read failed; nothing was executed
-				}
-				if err != nil {
-					t.Errorf("increment: %v", err)
-					return
-				}
-				if !res.Succeeded {
-					known = nil
-					if recs := res.Results[0].Range.Records; len(recs) > 0 {
-						known = recs[0]
-					}
-					continue
-				}
-				n++
-				mu.Lock()
-				done[key]++
-				mu.Unlock()
-				known = nil
-			}
-		})
-	}
-	wg.Wait()
-	return done
-}
 
 // expectContiguous reads one event for each revision in [from, to].
 func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
@@ -228,20 +49,6 @@ func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
 	}
 }
 
-func TestRandomHistoriesWithoutCachesMatchTheModel(t *testing.T) {
-	// Watching from revision 2 with a tiny ring replays everything from rows.
-	b := open(t, newStore(t), func(c *Config) { c.Watch.RingEvents = 4; c.RecordCache = 0 })
-	done := runCounters(t, b, 4, 50)
-	total := int64(0)
-	for _, n := range done {
-		total += int64(n)
-	}
-	stream := b.Hub.NewStream()
-	defer stream.Close()
-	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("c"), End: []byte("d"), StartRevision: 2, PrevKV: true})
-	expectContiguous(t, stream, 2, 1+total)
-}
-
 func TestDeposedLeaderCannotCommit(t *testing.T) {
 	store := newStore(t)
 	old := open(t, store, sharedStore)
@@ -260,39 +67,6 @@ func TestDeposedLeaderCannotCommit(t *testing.T) {
 	}
 	if res := mustTxn(t, young, put("k", "3")); res.Revision != 3 {
 		t.Fatalf("the new leader's write got revision %d, want 3", res.Revision)
-	}
-}
-
-func TestIdleDeposedLeaderStopsLeading(t *testing.T) {
-	store := newStore(t)
-	old := open(t, store, sharedStore)
-	l := old.leading.Load()
-	open(t, store, sharedStore)
-	l.lease.Expire()
-	if err := l.authority.VerifyLeader(t.Context()); !errors.Is(err, fence.ErrDeposed) {
-		t.Fatalf("the fence says %v", err)
-	}
-}
-
-func TestDataLossStopsServing(t *testing.T) {
-	store := newStore(t)
-	b := open(t, store, nil)
-	mustTxn(t, b, put("k", "1"))
-	backup, err := store.Get(t.Context(), coder.FenceKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustTxn(t, b, put("k", "2"))
-	restore := store.BeginBatchWrite()
-	restore.Put(coder.FenceKey(), backup)
-	if err := restore.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Txn(t.Context(), auth.System, put("k", "3"), true); !errors.Is(err, fence.ErrDataLost) {
-		t.Fatalf("writing on a token that went back: %v", err)
-	}
-	if got := b.Status().NotServing; !errors.Is(got, fence.ErrDataLost) {
-		t.Fatalf("status says %v", got)
 	}
 }
 
@@ -333,21 +107,4 @@ func TestUnansweredReadDoesNotBlockWrites(t *testing.T) {
 			t.Errorf("the first write took revision %d", res.Revision)
 		}
 	})
-}
-
-func TestTableWithDataButNoFenceRowIsNotLed(t *testing.T) {
-	store := newStore(t)
-	b := open(t, store, nil)
-	mustTxn(t, b, put("k", "1"))
-	if err := b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lose := store.BeginBatchWrite()
-	lose.Del(coder.FenceKey())
-	if err := lose.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OpenLeader(t.Context(), store, testConfig(t)); !errors.Is(err, fence.ErrDataLost) {
-		t.Fatalf("opening it: %v", err)
-	}
 }

@@ -73,16 +73,12 @@ func TestNodeThatHasLedIsFed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer closeReplica(t, b)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			leading, ended := make(chan struct{}), make(chan error, 1)
-			go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
-			<-leading
+			stop, ended := new(atLeader).lead(t, b)
 			time.Sleep(2 * feedSilence)
 			if deposed {
 				_ = b.leading.Load().End(fence.ErrDeposed)
 			} else {
-				cancel()
+				stop()
 			}
 			if err := <-ended; (err != nil) != deposed {
 				t.Fatal(err)

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -12,10 +10,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
-
-var errRefused = errors.New("refused")
-
-func refuse(context.Context, auth.View) error { return errRefused }
 
 // historyOf describes the versions of a key, newest first, read by pages.
 func historyOf(t *testing.T, b *Replica, key string, limit, maxBytes int) (out []string) {

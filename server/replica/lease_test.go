@@ -43,67 +43,6 @@ func attach(t testing.TB, b *Replica, prefix string, keys int, lease int64) {
 	}
 }
 
-func TestRevocationDeletesKeysInOneRevision(t *testing.T) {
-	store := newStore(t)
-	b := open(t, store, nil)
-	id := mustGrant(t, b, 7, 60)
-	for _, k := range []string{"c", "a", "b", "moved", "detached", "gone"} {
-		mustTxn(t, b, putLeased(k, id))
-	}
-	other := mustGrant(t, b, -9, 60)
-	mustTxn(t, b, putLeased("moved", other))
-	mustTxn(t, b, put("detached", "v"))
-	mustTxn(t, b, del("gone"))
-	closeReplica(t, b)
-	b = open(t, store, nil) // what is attached is in the table
-
-	st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, id, true)
-	if err != nil || fmt.Sprintf("%s", st.Keys) != "[a b c]" || st.GrantedTTL != 60 {
-		t.Fatalf("lease %d: %s %+v, %v", id, st.Keys, st, err)
-	}
-	before := b.Revision()
-	if rev, err := lessor(t, b).Revoke(t.Context(), auth.System, id); err != nil || rev != before+1 {
-		t.Fatalf("revoking answers revision %d, %v, want %d", rev, err, before+1)
-	}
-	if b.Revision() != before+1 {
-		t.Fatalf("revoking took %d revisions", b.Revision()-before)
-	}
-	left := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
-	if left.Count != 2 {
-		t.Fatalf("left over: %v", rangeAnswer(left))
-	}
-	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, id); !errors.Is(err, mvcc.ErrLeaseNotFound) {
-		t.Fatalf("revoking twice: %v", err)
-	}
-	if _, err := b.Txn(t.Context(), auth.System, putLeased("x", id), true); !errors.Is(err, mvcc.ErrLeaseNotFound) {
-		t.Fatalf("putting with a revoked lease: %v", err)
-	}
-	if rev, err := lessor(t, b).Revoke(t.Context(), auth.System, mustGrant(t, b, 0, 5)); err != nil || rev != before+1 ||
-		b.Revision() != before+1 {
-		t.Fatalf("revoking an empty lease: revision %d, %v, the store is at %d", rev, err, b.Revision())
-	}
-	if st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, id, true); err != nil || st.TTL != -1 {
-		t.Fatalf("a missing lease: %+v, %v", st, err)
-	}
-}
-
-func TestGrantLimits(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	for ttl, want := range map[int64]int64{-1: 2, 0: 2, 1: 2, 3: 3, lease.MaxTTL: lease.MaxTTL} {
-		if l, err := lessor(t, b).Grant(t.Context(), auth.System, 0, ttl); err != nil || l.GrantedTTL != want || l.ID <= 0 {
-			t.Errorf("granting %d: %+v, %v", ttl, l, err)
-		}
-	}
-	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 0, lease.MaxTTL+1); !errors.Is(err,
-		mvcc.ErrLeaseTTLTooLarge) {
-		t.Errorf("a TTL too large: %v", err)
-	}
-	mustGrant(t, b, 5, 10)
-	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 5, 10); !errors.Is(err, mvcc.ErrLeaseExists) {
-		t.Errorf("an id twice: %v", err)
-	}
-}
-
 func TestWatchersSeeExpiryOfLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, newStore(t), nil)
@@ -199,26 +138,5 @@ func TestSuccessorKeepsRenewalsOfDeposedLeader(t *testing.T) {
 		}
 		lived := time.Since(renewed) - timing.LeaseGrace
 		require.GreaterOrEqual(t, lived, 1000*time.Second, "the next leader ended the lease early")
-	})
-}
-
-func TestWatchersSeeExpiryUnderTTLPolicy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := open(t, newStore(t), func(c *Config) {
-			c.MinLeaseTTL = 1
-			c.TTLPolicies = []lease.Policy{{Prefix: []byte("/events/"), TTL: time.Second},
-				{Prefix: []byte("/events/keep/"), TTL: time.Hour}}
-		})
-		stream := b.Hub.NewStream()
-		defer stream.Close()
-		stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte("/events/a"), StartRevision: 3})
-		mustTxn(t, b, put("/events/a", "v"))
-		mustTxn(t, b, put("/events/keep/a", "v"))
-		mustTxn(t, b, put("/other", "v"))
-		expectDelete(t, stream, "/events/a")
-		left := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
-		if left.Count != 2 || left.Records[0].Lease == 0 || left.Records[1].Lease != 0 {
-			t.Fatalf("left: %v", rangeAnswer(left))
-		}
 	})
 }

@@ -171,72 +171,42 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	}
 }
 
-// Members that run look at the row: a follower that never saw what was lost, and a
-// leader that was quicker to lead than the finder was to write.
-func TestDataLossStopsOtherMembers(t *testing.T) {
-	for name, run := range map[string]func(t *testing.T, store sqlstore.Store) *Replica{
-		"a follower": func(t *testing.T, store sqlstore.Store) *Replica {
+// A follower that never saw what was lost, and was opened before another member found out, looks at the row. It does
+// not lead, not even for the moment until it looks again.
+func TestRecordedDataLossStopsAFollower(t *testing.T) {
+	for name, leads := range map[string]bool{"it follows": false, "it is to lead": true} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t)
+			closeReplica(t, open(t, store, nil)) // makes the rows
 			b, err := OpenFollower(t.Context(), store, testConfig(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { closeReplica(t, b) })
-			return b
-		},
-		"a leader": func(t *testing.T, store sqlstore.Store) *Replica { return open(t, store, nil) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := newStore(t)
-			closeReplica(t, open(t, store, nil)) // makes the rows
-			b := run(t, store)
-			look := func() error {
-				_, err := b.RefreshState(t.Context()) // a leader does so by itself
-				return err
-			}
-			_, now := fenceRow(t, store)
+			defer closeReplica(t, b)
+			before, now := fenceRow(t, store)
 			row := coder.DataLoss{Sequence: now.Sequence, Term: now.Term, Revision: now.Revision, Member: 7}
 			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(row))
-			if err := look(); err != nil {
+			if _, err := b.RefreshState(t.Context()); err != nil {
 				t.Fatalf("the database is not behind the row: %v", err)
 			}
 			row.Revision += 3
 			row.Sequence += 100
 			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(row))
-			eventually.True(t, "the node to stop", func() bool {
-				if name == "a follower" {
-					_ = look() // what it found is asked for below
-				}
-				return b.Stopped() != nil
-			})
-			if err := b.Stopped(); !strings.Contains(err.Error(), "member 7 found that") {
+			if leads {
+				err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
+			} else if _, _ = b.RefreshState(t.Context()); true {
+				err = b.Stopped()
+			}
+			if !errors.Is(err, mvcc.ErrNotServing) || !strings.Contains(err.Error(), "member 7 found that") {
 				t.Error(err)
+			}
+			if after, _ := fenceRow(t, store); string(after) != string(before) {
+				t.Error("the fence row was changed")
 			}
 			if l, _ := marker(t, store); l != row {
 				t.Errorf("the row became %+v", l)
 			}
 		})
-	}
-}
-
-// One that was opened before anybody found out does not lead, not even for the moment
-// until it looks again.
-func TestRecordedDataLossPreventsLeading(t *testing.T) {
-	store := newStore(t)
-	closeReplica(t, open(t, store, nil)) // makes the rows
-	b, err := OpenFollower(t.Context(), store, testConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeReplica(t, b)
-	before, now := fenceRow(t, store)
-	putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: now.Sequence + 100, Term: now.Term,
-		Revision: now.Revision + 3, Member: 7}))
-	err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
-	if !errors.Is(err, mvcc.ErrNotServing) {
-		t.Errorf("%v, want ErrNotServing", err)
-	}
-	if after, _ := fenceRow(t, store); string(after) != string(before) {
-		t.Error("it took the fence row")
 	}
 }
 
@@ -253,31 +223,6 @@ func (d *deaf) BeginBatchWrite() sqlstore.BatchWrite {
 		}
 		return b.BatchWrite.Commit(ctx)
 	})
-}
-
-// The database may be away, or the server be stopped, before the row is written.
-func TestDataLossIsRecordedAfterFailures(t *testing.T) {
-	for name, stopped := range map[string]bool{"the server goes on": false, "the server is stopped at once": true} {
-		t.Run(name, func(t *testing.T) {
-			store := &deaf{Store: newStore(t)}
-			store.refuse.Store(3)
-			if stopped {
-				store.refuse.Store(0)
-			}
-			b := open(t, store, func(c *Config) { c.Logger = nil })
-			mustTxn(t, b, put("k", "v"))
-			_ = b.StopServing(fmt.Errorf("%w: made up", fence.ErrDataLost))
-			if stopped {
-				closeReplica(t, b)
-			}
-			if l := awaitMarker(t, store); l.Revision != 2 {
-				t.Errorf("%+v", l)
-			}
-			if left := store.refuse.Load(); left >= 0 {
-				t.Errorf("%d refusals are left", left)
-			}
-		})
-	}
 }
 
 // missingRow is a store on which a commit takes effect and then reports that a row to

@@ -3,15 +3,11 @@ package replica
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -21,23 +17,6 @@ import (
 type sized struct {
 	sqlstore.Store
 	bytes, free, reserve atomic.Int64
-	full                 atomic.Bool // commits are refused
-}
-
-func (s *sized) BeginBatchWrite() sqlstore.BatchWrite {
-	return sizedBatch{s.Store.BeginBatchWrite(), s}
-}
-
-type sizedBatch struct {
-	sqlstore.BatchWrite
-	s *sized
-}
-
-func (b sizedBatch) Commit(ctx context.Context) error {
-	if b.s.full.Load() {
-		return sqlstore.ErrFull
-	}
-	return b.BatchWrite.Commit(ctx)
 }
 
 func (s *sized) FreeSpace(context.Context) (free, reserve int64, err error) {
@@ -157,124 +136,6 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	mustTxn(t, b, put("k", "w"))
 }
 
-// The servers that do not say how much space their disk has refuse a commit.
-func TestRefusedCommitRaisesAlarm(t *testing.T) {
-	store := &sized{Store: newStore(t)}
-	b := open(t, store, nil)
-	store.full.Store(true)
-	for _, want := range []error{sqlstore.ErrFull, quota.ErrNoSpace} {
-		if _, err := b.Txn(t.Context(), auth.System, put("k", "v"), true); !errors.Is(err, want) {
-			t.Fatalf("a put: %v, want %v", err, want)
-		}
-	}
-	if got := b.Alarms.All(); len(got) != 1 || got[0] != (quota.Alarm{MemberID: b.MemberID(), Type: quota.AlarmNoSpace}) {
-		t.Errorf("alarms: %v", got)
-	}
-	metric := func(value string) {
-		t.Helper()
-		want := "# HELP sqlbrain_no_space 1 while this node knows a NOSPACE alarm: the quota or the disk is full.\n" +
-			"# TYPE sqlbrain_no_space gauge\nsqlbrain_no_space " + value + "\n"
-		if err := testutil.GatherAndCompare(b.metrics.own, strings.NewReader(want), "sqlbrain_no_space"); err != nil {
-			t.Error(err)
-		}
-	}
-	metric("1")
-	store.full.Store(false)
-	if err := b.Space.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := b.Alarms.All(); len(got) != 0 {
-		t.Errorf("alarms: %v", got)
-	}
-	metric("0")
-	mustTxn(t, b, put("k", "v"))
-}
-
-func TestQuotaCountsBytesSinceRefresh(t *testing.T) {
-	b := open(t, &sized{Store: newStore(t)}, func(c *Config) { c.QuotaBytes = 100_000 })
-	value := string(make([]byte, 10_000))
-	for i := 0; ; i++ {
-		if _, err := b.Txn(t.Context(), auth.System, put("k", value), true); errors.Is(err, quota.ErrNoSpace) {
-			return
-		} else if err != nil || i > 10 {
-			t.Fatalf("put %d: %v", i, err)
-		}
-	}
-}
-
-// TestQuotaCostsEqualEtcd: the costs are those that etcd counts.
-func TestQuotaCostsEqualEtcd(t *testing.T) {
-	value := string(make([]byte, 300))
-	twice := &mvcc.Txn{Then: append(put("a", value).Then, put("b", value).Then...)}
-	grant := func(b *Replica) error { _, err := lessor(t, b).Grant(t.Context(), auth.System, 0, 10); return err }
-	txn := func(x *mvcc.Txn) func(*Replica) error {
-		return func(b *Replica) error { _, err := b.Txn(t.Context(), auth.System, x, true); return err }
-	}
-	for name, c := range map[string]struct {
-		write func(*Replica) error
-		cost  int64
-	}{
-		"put":                  {txn(put("k", value)), 256 + 1 + 300},
-		"transaction":          {txn(twice), 2 * (256 + 1 + 300)},
-		"the branch not taken": {txn(&mvcc.Txn{Then: put("k", "").Then, Else: twice.Then}), 2 * (256 + 1 + 300)},
-		"nested transaction":   {txn(&mvcc.Txn{Then: append([]mvcc.Op{{Txn: twice}}, put("k", "").Then...)}), 2*(256+1+300) + 256 + 1},
-		"grant":                {grant, 64},
-		"delete":               {txn(del("k")), 0},
-	} {
-		for _, more := range []int64{0, 1} { // room for the write but for one byte, and for it
-			store := &sized{Store: newStore(t)}
-			b := open(t, store, func(cfg *Config) { cfg.QuotaBytes = 1 << 20 })
-			store.bytes.Store(1<<20 - c.cost - more)
-			if err := b.Space.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			err := c.write(b)
-			if refused := errors.Is(err, quota.ErrNoSpace); refused != (more == 0 && c.cost > 0) || err != nil && !refused {
-				t.Errorf("%s of %d bytes with %d left: %v", name, c.cost, c.cost+more, err)
-			}
-		}
-	}
-}
-
-func TestCorruptAlarmRefusesOnlyWrites(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	if _, err := b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); err != nil {
-		t.Errorf("a read: %v", err)
-	}
-	if _, err := b.Txn(t.Context(), auth.System, put("k", "v"), true); !errors.Is(err, quota.ErrCorrupt) {
-		t.Errorf("a write: %v", err)
-	}
-	if _, err := b.Compact(t.Context(), auth.System, 1, false); !errors.Is(err, quota.ErrCorrupt) {
-		t.Errorf("a compaction: %v", err)
-	}
-}
-
-func TestAlarmsRefuseGrantsAndNoLeaseReads(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 5, 100); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmNoSpace}); err != nil {
-		t.Fatal(err)
-	}
-	// etcd looks at the alarms first.
-	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 6, lease.MaxTTL+1); !errors.Is(err, quota.ErrNoSpace) {
-		t.Errorf("a grant without space: %v", err)
-	}
-	if _, err := b.Alarms.Raise(t.Context(), auth.System, quota.Alarm{MemberID: 1, Type: quota.AlarmCorrupt}); err != nil {
-		t.Fatal(err)
-	}
-	if st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, 5, true); err != nil || st.GrantedTTL != 100 {
-		t.Errorf("time to live in a corrupt cluster: %+v, %v", st, err)
-	}
-	if ids, err := lessor(t, b).IDs(t.Context(), auth.System); err != nil || len(ids) != 1 {
-		t.Errorf("leases in a corrupt cluster: %v, %v", ids, err)
-	}
-}
-
 // A write that was refused when this node led last does not raise the alarm when it leads again: there may be space
 // now.
 func TestAlarmOfAnEarlierLeadershipIsNotRaised(t *testing.T) {
@@ -290,15 +151,12 @@ func TestAlarmOfAnEarlierLeadershipIsNotRaised(t *testing.T) {
 			t.Fatalf("a write above the quota: %v", err)
 		}
 		b.Space.Grow(-1 << 20)
-		ctx, cancel := context.WithCancel(t.Context())
-		leading, ended := make(chan struct{}), make(chan error, 1)
-		go func() { ended <- b.Lead(ctx, func(int64) { close(leading) }) }()
-		<-leading
+		stop, ended := new(atLeader).lead(t, b)
 		synctest.Wait() // a request of the alarm would have been taken
 		for range 3 {
 			mustTxn(t, b, put("k", "v"))
 		}
-		cancel()
+		stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -18,36 +18,66 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
+// atLeader is the Leadership of members that all know who leads.
+type atLeader struct{ leader atomic.Pointer[Replica] }
+
+func (a *atLeader) Position(ctx context.Context) (Update, error) {
+	b := a.leader.Load()
+	if b == nil {
+		return Update{}, mvcc.ErrNotLeader
+	}
+	return b.Position(ctx)
+}
+
+func (a *atLeader) Leader() uint64 {
+	if b := a.leader.Load(); b != nil {
+		return b.MemberID()
+	}
+	return 0
+}
+
+func (a *atLeader) join(t *testing.T, store sqlstore.Store, name string, change ...func(*Config)) *Replica {
+	t.Helper()
+	cfg := testConfig(t, append([]func(*Config){func(c *Config) { c.Name, c.Leadership = name, a }}, change...)...)
+	b, err := OpenFollower(t.Context(), store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeReplica(t, b) })
+	return b
+}
+
+// lead makes b lead until stop is called, or the test ends. ended gets what Lead returns.
+func (a *atLeader) lead(t *testing.T, b *Replica) (stop context.CancelFunc, ended chan error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	leading, ended := make(chan struct{}), make(chan error, 1)
+	var leads sync.WaitGroup
+	leads.Go(func() {
+		ended <- b.Lead(ctx, func(int64) {
+			a.leader.Store(b)
+			close(leading)
+		})
+	})
+	t.Cleanup(func() {
+		stop()
+		leads.Wait()
+	})
+	select {
+	case <-leading:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return stop, ended
+}
+
 // pair is two replicas on one store, of which any may lead.
 type pair struct {
+	atLeader
 	t     *testing.T
 	nodes [2]*Replica
 	stop  [2]context.CancelFunc
 	ended [2]chan error
-	leads sync.WaitGroup
-
-	mu     sync.Mutex
-	leader int // -1: none
-}
-
-// Position implements Leadership for both.
-func (p *pair) Position(ctx context.Context) (Update, error) {
-	p.mu.Lock()
-	leader := p.leader
-	p.mu.Unlock()
-	if leader < 0 {
-		return Update{}, mvcc.ErrNotLeader
-	}
-	return p.nodes[leader].Position(ctx)
-}
-
-func (p *pair) Leader() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.leader < 0 {
-		return 0
-	}
-	return p.nodes[p.leader].MemberID()
 }
 
 func newPair(t *testing.T, store sqlstore.Store) *pair {
@@ -57,16 +87,9 @@ func newPair(t *testing.T, store sqlstore.Store) *pair {
 
 func newPairWith(t *testing.T, store sqlstore.Store, change func(*Config)) *pair {
 	t.Helper()
-	p := &pair{t: t, leader: -1}
+	p := &pair{t: t}
 	for i := range p.nodes {
-		cfg := testConfig(t, func(c *Config) { c.Name, c.Leadership = fmt.Sprint("n", i), p })
-		change(&cfg)
-		b, err := OpenFollower(t.Context(), store, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.nodes[i] = b
-		t.Cleanup(func() { closeReplica(t, b) })
+		p.nodes[i] = p.join(t, store, fmt.Sprint("n", i), change)
 	}
 	return p
 }
@@ -74,26 +97,7 @@ func newPairWith(t *testing.T, store sqlstore.Store, change func(*Config)) *pair
 // lead makes node i lead until resign or the end of the test.
 func (p *pair) lead(i int) {
 	p.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p.stop[i], p.ended[i] = cancel, make(chan error, 1)
-	leading := make(chan struct{})
-	p.leads.Go(func() {
-		p.ended[i] <- p.nodes[i].Lead(ctx, func(int64) {
-			p.mu.Lock()
-			p.leader = i
-			p.mu.Unlock()
-			close(leading)
-		})
-	})
-	p.t.Cleanup(func() {
-		cancel()
-		p.leads.Wait()
-	})
-	select {
-	case <-leading:
-	case err := <-p.ended[i]:
-		p.t.Fatal(err)
-	}
+	p.stop[i], p.ended[i] = p.atLeader.lead(p.t, p.nodes[i])
 }
 
 // resign ends node i's leadership and returns what Lead did.
@@ -229,67 +233,6 @@ func TestDeposedLeaderFollowsAndLeadsAgain(t *testing.T) {
 	expectContiguous(t, watcher, 2, 5)
 }
 
-// frozen is a store whose fence row cannot be read for a while, as by a leader that
-// is cut off.
-type frozen struct {
-	sqlstore.Store
-	mu  sync.Mutex
-	err error
-}
-
-func (s *frozen) set(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = err
-}
-
-func (s *frozen) Get(ctx context.Context, key []byte) ([]byte, error) {
-	s.mu.Lock()
-	err := s.err
-	s.mu.Unlock()
-	if err != nil && string(key) == string(coder.FenceKey()) {
-		return nil, err
-	}
-	return s.Store.Get(ctx, key)
-}
-
-// TestCutOffLeaderRefusesLinearizableReads: once its read lease is over it
-// has to ask the database, and a successor waits for that.
-func TestCutOffLeaderRefusesLinearizableReads(t *testing.T) {
-	shared := newStore(t)
-	cut := &frozen{Store: shared}
-	old := open(t, cut, sharedStore)
-	mustTxn(t, old, put("k", "1"))
-	cut.set(sqlstore.ErrUnavailable)
-	young := open(t, shared, sharedStore)
-	mustTxn(t, young, put("k", "2"))
-	// What has no answer is given up soon.
-	vain := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		t.Cleanup(cancel)
-		return ctx
-	}
-	res, err := old.Reader.Range(vain(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true)
-	if err == nil {
-		t.Fatalf("the old leader answered %q after its successor acknowledged another value", res.Records[0].Value)
-	}
-	if _, err := lessor(t, old).TimeToLive(vain(), auth.System, 1, false); err == nil {
-		t.Fatal("the old leader answered for a lease")
-	}
-	failed := &mvcc.Txn{
-		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k")}, Target: mvcc.CompareValue, Value: []byte("2")}},
-		Then:     []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("k"), Value: []byte("3")}}},
-	}
-	if res, err := old.Txn(vain(), auth.System, failed, true); err == nil {
-		t.Fatalf("the old leader judged a compare: %+v", res)
-	}
-	cut.set(nil)
-	if _, err := old.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, true); !errors.Is(err,
-		fence.ErrDeposed) {
-		t.Fatalf("when it can ask again: %v", err)
-	}
-}
-
 func TestFollowerChecksMarkAfterReading(t *testing.T) {
 	p := newPair(t, newStore(t))
 	p.lead(0)
@@ -354,79 +297,6 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-func TestFollowerStopsServingAfterDataLoss(t *testing.T) {
-	store := newStore(t)
-	p := newPair(t, store)
-	p.lead(0)
-	mustTxn(t, p.nodes[0], put("k", "1"))
-	backup, err := store.Get(t.Context(), coder.FenceKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustTxn(t, p.nodes[0], put("k", "2"))
-	if err := catchUp(t, p.nodes[1]); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
-	restore := store.BeginBatchWrite()
-	restore.Put(coder.FenceKey(), backup)
-	if err := restore.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.nodes[0].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) ||
-		!errors.Is(err, fence.ErrDataLost) {
-		t.Fatalf("leading on: %v", err)
-	}
-	if err := p.nodes[1].CatchUp(t.Context()); !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
-		t.Fatalf("following on: %v", err)
-	}
-	if err := p.nodes[1].Status().NotServing; !errors.Is(err, fence.ErrDataLost) {
-		t.Fatalf("status says %v", err)
-	}
-}
-
-// TestHandoverAnswersEveryRequest: requests that the leader does not get to are
-// turned away, so that they can be made elsewhere; none is lost or done twice.
-func TestHandoverAnswersEveryRequest(t *testing.T) {
-	p := newPairWith(t, newStore(t), func(c *Config) { c.Handover = eventually.Patience })
-	p.lead(0)
-	var writers sync.WaitGroup
-	var mu sync.Mutex
-	acked := 0
-	for w := range 8 {
-		writers.Go(func() {
-			for i := 0; ; i++ {
-				_, err := p.nodes[0].Txn(t.Context(), auth.System, put(fmt.Sprint("k", w), fmt.Sprint(i)), true)
-				switch {
-				case err == nil:
-					mu.Lock()
-					acked++
-					mu.Unlock()
-				case errors.Is(err, mvcc.ErrNotLeader):
-					return
-				default:
-					t.Errorf("write: %v", err)
-					return
-				}
-			}
-		})
-	}
-	eventually.True(t, "writes of all clients", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return acked >= 100
-	})
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
-	writers.Wait()
-	if rev := p.nodes[0].Revision(); rev != int64(1+acked) {
-		t.Fatalf("%d writes were acknowledged, the revision is %d", acked, rev)
 	}
 }
 
@@ -540,55 +410,4 @@ func TestFollowerHidesCommitUnknownToLeader(t *testing.T) {
 		}
 	}
 	<-written
-}
-
-// TestOlderRevisionIsDataLossInAnyTerm: a follower that was told of a commit by
-// the leader, and never read the fence row itself, does not take an older row of a
-// term that is new to it for progress.
-func TestOlderRevisionIsDataLossInAnyTerm(t *testing.T) {
-	store := newStore(t)
-	p := newPair(t, store)
-	p.lead(0)
-	follower := p.nodes[1]
-	stream := p.nodes[0].Hub.NewStream()
-	defer stream.Close()
-	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}, StartRevision: 2})
-	mustTxn(t, p.nodes[0], put("k", "1"))
-	backup, err := store.Get(t.Context(), coder.FenceKey())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustTxn(t, p.nodes[0], put("k", "2"))
-	for follower.Revision() < 3 {
-		r, err := stream.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(r.Events) > 0 {
-			rev := r.Events[len(r.Events)-1].Record.ModRevision
-			if err := follower.Apply(Update{Term: 1, Revision: rev, Events: r.Events}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
-	restore := store.BeginBatchWrite()
-	restore.Put(coder.FenceKey(), backup)
-	if err := restore.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	err = follower.Lead(ctx, func(term int64) {
-		t.Errorf("it leads in term %d", term)
-		cancel()
-	})
-	if !errors.Is(err, mvcc.ErrNotServing) || !errors.Is(err, fence.ErrDataLost) {
-		t.Errorf("leading on: %v", err)
-	}
-	if raw, err := store.Get(t.Context(), coder.FenceKey()); err != nil || string(raw) != string(backup) {
-		t.Errorf("the fence row was changed: %v", err)
-	}
 }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
-	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // TestStaleRecordIsNotWritten: a cached record that is older than the key's index row is
@@ -81,44 +78,4 @@ func TestCompactionRemovesRowsOnce(t *testing.T) {
 	if _, err := store.Get(ctx, coder.EncodeVersionKey([]byte("k"), 2)); !errors.Is(err, sqlstore.ErrKeyNotFound) {
 		t.Errorf("compaction left revision 2: %v", err)
 	}
-}
-
-// undeletable is a store whose rows cannot be removed while it is stuck.
-type undeletable struct {
-	sqlstore.Store
-	stuck atomic.Bool
-}
-
-func (u *undeletable) BeginBatchWrite() sqlstore.BatchWrite {
-	return storetest.OnCommit(u.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
-		if b.Removes() && u.stuck.Load() {
-			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-		}
-		return b.BatchWrite.Commit(ctx)
-	})
-}
-
-// TestPhysicalCompactionIsBounded: while rows cannot be removed, the caller gets an
-// error in bounded time. Removing them continues.
-func TestPhysicalCompactionIsBounded(t *testing.T) {
-	u := &undeletable{Store: newStore(t)}
-	b := open(t, u, func(c *Config) { c.compactPatience = 10 * time.Millisecond })
-	for i := range 4 {
-		mustTxn(t, b, put("k", fmt.Sprint(i)))
-	}
-	u.stuck.Store(true)
-	if _, err := b.Compact(t.Context(), auth.System, 4, true); !errors.Is(err, mvcc.ErrTimeout) {
-		t.Fatalf("%v, want ErrTimeout", err)
-	}
-	if b.CompactRevision() != 4 {
-		t.Errorf("compact revision %d", b.CompactRevision())
-	}
-	u.stuck.Store(false)
-	eventually.True(t, "the row is removed", func() bool {
-		_, err := u.Get(t.Context(), coder.EncodeVersionKey([]byte("k"), 2))
-		if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
-			t.Fatal(err)
-		}
-		return err != nil
-	})
 }
