@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -46,28 +45,6 @@ func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, rows.Version, version)
 		}
-	}
-}
-
-func TestFollowersLearnOfRevokedTokens(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, newMemory(t), slow, 3)
-	leads := g.leader()
-	token, _, err := leads.Replica().Auth.IssueToken(t.Context(), auth.System, "letters",
-		func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
-	require.NoError(t, err)
-	h := coder.HashToken(token)
-	_, err = leads.Replica().Auth.Change(t.Context(), auth.System, func(rows *auth.Rows) (*auth.Change, error) {
-		return &auth.Change{Enabled: true, Revoked: map[string][]byte{string(h[:]): []byte("x")}}, nil
-	})
-	require.NoError(t, err)
-	for _, m := range g.all() {
-		rows, err := m.Replica().Auth.Sync(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, "x", string(rows.Revoked[string(h[:])]))
-		_, found, err := m.Replica().Auth.LookupToken(t.Context(), h)
-		require.NoError(t, err)
-		require.False(t, found)
 	}
 }
 

@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,33 +61,6 @@ func TestAFollowerIsFedByTheLeader(t *testing.T) {
 	rev := mustPut(t, leads, "k", "1")
 	eventually.True(t, "the follower to be told by the leader",
 		func() bool { return follower.Replica().Revision() == rev })
-}
-
-// A follower that does not read its feed delays neither the leader nor other followers.
-func TestSlowFollowerDelaysNoOtherNode(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, newMemory(t), slow, 3)
-	leads := g.leader()
-	followers := g.others(leads)
-	stuck, other := followers[0], followers[1]
-	watcher := watchAll(t, stuck)
-	requireGet(t, stuck, "k", "")
-	requireFed(t, stuck)
-	require.NoError(t, stuck.role.Acquire(t.Context(), 1)) // as if taking an update in took for ever
-	release := sync.OnceFunc(func() { stuck.role.Release(1) })
-	defer release()
-	at := stuck.Replica().Revision()
-	value := strings.Repeat("x", 256<<10)
-	began := time.Now()
-	for i := range 100 {
-		mustPut(t, leads, "k", value)
-		mustPut(t, leads, "i", fmt.Sprint(i))
-	}
-	report(t, "25 MiB were written past a follower that reads nothing", began)
-	requireGet(t, other, "i", "99")
-	require.Equal(t, at, stuck.Replica().Revision())
-	release()
-	watcher.reach(leads.Replica().Revision())
 }
 
 // A follower compares what it has shown with the table again once the leader may be another one: in a table that lost

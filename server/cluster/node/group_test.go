@@ -310,11 +310,6 @@ func requireGet(t testing.TB, m *testNode, key, want string) {
 	require.Equal(t, want, value, "at %s", m.name)
 }
 
-// turnedAway: the write certainly did not take effect since its node does not lead.
-func turnedAway(err error) bool {
-	return errors.Is(err, mvcc.ErrNotLeader) || errors.Is(err, mvcc.ErrNotServing)
-}
-
 // report prints how long something took; nothing depends on it.
 func report(t testing.TB, what string, since time.Time) {
 	t.Logf("%s: %s", what, time.Since(since).Round(time.Millisecond))

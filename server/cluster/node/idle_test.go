@@ -13,7 +13,6 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -36,37 +35,6 @@ func (s *statements) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlst
 func (s *statements) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	s.n.Add(1)
 	return s.Store.MultiGet(ctx, keys)
-}
-
-// TestIdleNodesReadTwiceASecond: a leader and its followers are awake for one statement and one message of the feeds at
-// a time. The list of members is read each ten seconds.
-func TestIdleNodesReadTwiceASecond(t *testing.T) {
-	g := newGroup(t, newMemory(t), slow, 0)
-	var stores []*statements
-	g.joinThree(func(cfg *Config) {
-		s := &statements{Store: cfg.Store}
-		stores, cfg.Store = append(stores, s), s
-	})
-	g.leader()
-	const (
-		window = 4 * time.Second
-		polls  = int64(window/(timing.Poll-timing.Poll/timing.Lead) + 1)
-		lists  = int64(window/timing.MemberList + 1)
-	)
-	eventually.True(t, "all to poll rarely", func() bool {
-		before := make([]int64, len(stores))
-		for i, s := range stores {
-			before[i] = s.n.Load()
-		}
-		time.Sleep(window)
-		for i, s := range stores {
-			if read := s.n.Load() - before[i]; read > polls+lists+2 { // a heartbeat may read, too
-				t.Logf("member %d has sent %d statements", i, read)
-				return false
-			}
-		}
-		return true
-	})
 }
 
 // TestAnIdleNodeAloneReadsTwiceASecond: all rows that it has to look at regularly are in one statement, but for

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // line is a node's connection to the database. The test may cut it, so that every
@@ -33,7 +34,7 @@ type line struct {
 	// lagging: that is the case now.
 	lag     time.Duration
 	lagging atomic.Bool
-	// refused: commits that compare this row fail.
+	// refused: commits that write this row fail.
 	refused []byte
 	// committing is how many commits of the fence row wait.
 	committing int
@@ -58,17 +59,11 @@ func (l *line) hold(row []byte) {
 	l.held, l.row = make(chan struct{}), row
 }
 
-// refuse makes commits fail that compare row.
+// refuse makes commits fail that write row.
 func (l *line) refuse(row []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refused = row
-}
-
-func (l *line) refuses(rows [][]byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.refused != nil && contains(rows, l.refused)
 }
 
 func (l *line) restore() {
@@ -94,10 +89,15 @@ func (l *line) letGo(deliver bool) {
 
 // pass returns nil once the database may be asked about rows.
 func (l *line) pass(ctx context.Context, rows ...[]byte) error {
+	return l.passIf(ctx, func(row []byte) bool { return contains(rows, row) })
+}
+
+// passIf is pass for a call that concerns some rows.
+func (l *line) passIf(ctx context.Context, concerns func(row []byte) bool) error {
 	for {
 		l.mu.Lock()
 		held, cut := l.held, l.cut
-		if held != nil && l.row != nil && !contains(rows, l.row) {
+		if held != nil && l.row != nil && !concerns(l.row) {
 			held = nil
 		}
 		l.mu.Unlock()
@@ -224,45 +224,33 @@ func (l *line) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Ro
 }
 
 func (l *line) BeginBatchWrite() sqlstore.BatchWrite {
-	return &lineBatch{BatchWrite: l.Store.BeginBatchWrite(), line: l}
+	return storetest.OnCommit(l.Store.BeginBatchWrite(), l.commit)
 }
 
-type lineBatch struct {
-	sqlstore.BatchWrite
-	line *line
-	rows [][]byte // that it compares
-}
-
-func (b *lineBatch) CAS(key, newVal, oldVal []byte) {
-	b.rows = append(b.rows, bytes.Clone(key))
-	b.BatchWrite.CAS(key, newVal, oldVal)
-}
-
-func (b *lineBatch) PutIfNotExist(key, val []byte) {
-	b.rows = append(b.rows, bytes.Clone(key))
-	b.BatchWrite.PutIfNotExist(key, val)
-}
-
-func (b *lineBatch) Commit(ctx context.Context) error {
-	if b.line.refuses(b.rows) {
+func (l *line) commit(ctx context.Context, b *storetest.Batch) error {
+	l.mu.Lock()
+	refuses := l.refused != nil && b.Writes(l.refused)
+	l.mu.Unlock()
+	if refuses {
 		return fmt.Errorf("%w: refused", sqlstore.ErrUnavailable)
 	}
-	b.line.count(b.rows, 1)
-	err := b.line.pass(ctx, b.rows...)
-	b.line.count(b.rows, -1)
+	fence := b.Writes(coder.FenceKey())
+	l.count(fence, 1)
+	err := l.passIf(ctx, b.Writes)
+	l.count(fence, -1)
 	switch {
 	case err == nil:
 		err := b.BatchWrite.Commit(ctx)
-		if d := b.line.answerLag(); d > 0 && contains(b.rows, coder.FenceKey()) {
-			b.line.lagging.Store(true)
+		if d := l.answerLag(); d > 0 && fence {
+			l.lagging.Store(true)
 			<-time.After(d)
-			b.line.lagging.Store(false)
+			l.lagging.Store(false)
 		}
 		return err
 	case ctx.Err() != nil:
-		b.line.mu.Lock()
-		defer b.line.mu.Unlock()
-		b.line.late = append(b.line.late, b.BatchWrite)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.late = append(l.late, b.BatchWrite)
 		return fmt.Errorf("%w: %w", sqlstore.ErrUncertain, ctx.Err())
 	default:
 		return err
@@ -275,10 +263,10 @@ func (l *line) answerLag() time.Duration {
 	return l.lag
 }
 
-func (l *line) count(rows [][]byte, n int) {
+func (l *line) count(fence bool, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if contains(rows, coder.FenceKey()) {
+	if fence {
 		l.committing += n
 	}
 }

@@ -57,23 +57,6 @@ func TestLeaderThatAnswersChallengesKeepsTheLock(t *testing.T) {
 	})
 }
 
-// The leader's process runs, but reaches neither its peers nor the database.
-func TestLeaderThatAnswersNoChallengeIsReplaced(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, newMemory(t), slow, 2)
-	old := g.leader()
-	mustPut(t, old, "k", "1")
-	young := g.others(old)[0]
-	requireFed(t, young)
-	old.door.close()
-	old.line.hold(nil)
-	eventually.True(t, "the other one to lead", young.Replica().Leading)
-	mustPut(t, young, "k", "2")
-	require.EqualValues(t, 1, young.verdicts("gone"))
-	old.line.restore()
-	eventually.True(t, "the old one to follow", func() bool { return !old.Replica().Leading() })
-}
-
 // askedStore counts how often a row is written.
 type askedStore struct {
 	sqlstore.Store
