@@ -37,13 +37,16 @@ func seenAt(token coder.FenceToken) *Seen {
 	return s
 }
 
-// nothingToCompare is of a process that has shown no revision.
-func nothingToCompare(context.Context) error { return ErrUnproven }
+// newRecorder returns the recorder of member 8, which has seen a token and shown no revision.
+func newRecorder(store sqlstore.Store, seen coder.FenceToken) *LossRecorder {
+	return NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8,
+		func(context.Context) error { return ErrUnproven })
+}
 
 func TestMarkerKeepsTheNewestOfAllMembers(t *testing.T) {
 	store := newStore(t)
 	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
+	r := newRecorder(store, seen)
 	for _, c := range []struct{ known, want coder.DataLoss }{
 		{coder.DataLoss{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.DataLoss{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
 		{coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
@@ -65,8 +68,7 @@ func TestUnreadableMarkerIsALossAndIsReplaced(t *testing.T) {
 	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
 		t.Errorf("CheckDataLoss: %v", err)
 	}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-		seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+	r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5})
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +81,7 @@ func TestUnreadableMarkerIsALossAndIsReplaced(t *testing.T) {
 func TestLossStaysRecordedWhenTheFenceRowGrows(t *testing.T) {
 	store := newStore(t)
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 2, Revision: 3}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-		seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +115,7 @@ func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
 func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 	store := &laggingStore{newStore(t), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3})}
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}))
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-		seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+	r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,7 @@ func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
 // A report just before the end of the process is still written.
 func TestReportedLossIsWrittenAlthoughRunEnds(t *testing.T) {
 	store := newStore(t)
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-		seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+	r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5})
 	r.Report(sqlstore.ErrUnavailable) // no loss
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -239,8 +238,7 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{newStore(t), true}
 		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3}))
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-			seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}), 8, nothingToCompare)
+		r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 		for range 2 {
 			if err := r.record(t.Context(), 20*time.Millisecond); err == nil {
 				t.Fatal("it counts as written")
@@ -270,8 +268,7 @@ func TestLossIsRecordedOnceTheDatabaseTakesWrites(t *testing.T) {
 			}
 			return commit()
 		})
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-			seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5})
 		r.Report(ErrDataLost)
 		if r.Fate() != LossPending {
 			t.Errorf("fate %d", r.Fate())
@@ -298,8 +295,7 @@ func TestUnknownOutcomeOfALossIsLookedFor(t *testing.T) {
 			}
 			return sqlstore.ErrUncertain
 		})
-		r := NewLossRecorder(store, slog.New(slog.DiscardHandler),
-			seenAt(coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}), 8, nothingToCompare)
+		r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5})
 		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten || commits != 3 {
 			t.Fatal(err, r.Fate(), commits)
 		}
@@ -319,7 +315,7 @@ func TestLossIsToldWhileItCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
-	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seenAt(seen), 8, nothingToCompare)
+	r := newRecorder(store, seen)
 	if err := r.recordOrTell(t.Context()); err == nil {
 		t.Fatal("it was written")
 	}

@@ -352,40 +352,6 @@ func TestReadLeaseOfAStoreOfOneProcess(t *testing.T) {
 	}
 }
 
-func TestCheckDataLossComparesTheMarkerWithTheFenceRow(t *testing.T) {
-	store := newStore(t)
-	h := take(t, store, newLease())
-	if err := CheckDataLoss(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	put := func(value []byte) {
-		t.Helper()
-		batch := store.BeginBatchWrite()
-		batch.Put(coder.DataLossKey(), value)
-		if err := batch.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lost := coder.DataLoss{Sequence: h.Value().Sequence, Term: 1, Revision: 2, Member: 7}
-	put(coder.EncodeDataLoss(lost))
-	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
-		t.Fatalf("a revision was lost: %v", err)
-	}
-	if got, _, err := LoadDataLoss(t.Context(), store); err != nil || *got != lost {
-		t.Fatal(got, err)
-	}
-	if _, err := commit(t, h, 2, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := CheckDataLoss(t.Context(), store); err != nil {
-		t.Fatalf("the fence row is not older: %v", err)
-	}
-	put([]byte("damaged"))
-	if err := CheckDataLoss(t.Context(), store); !errors.Is(err, ErrDataLost) {
-		t.Fatalf("a damaged data loss marker: %v", err)
-	}
-}
-
 // TestTakePausesWhileOutcomesAreUnknown: a disk that fails makes the outcome of each commit unknown.
 func TestTakePausesWhileOutcomesAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -113,21 +113,6 @@ func TestNoLeaseEndsEarly(t *testing.T) {
 	}
 }
 
-func TestZeroPermitIsRefused(t *testing.T) {
-	l := lead(t, newStore(t))
-	l.grant(7, 1000)
-	for name, call := range map[string]func(auth.Permit) error{
-		"Grant":      func(as auth.Permit) error { _, err := l.lessor.Grant(t.Context(), as, 8, 1000); return err },
-		"Revoke":     func(as auth.Permit) error { _, err := l.lessor.Revoke(t.Context(), as, 7); return err },
-		"KeepAlive":  func(as auth.Permit) error { _, err := l.lessor.KeepAlive(t.Context(), as, 7); return err },
-		"TimeToLive": func(as auth.Permit) error { _, err := l.lessor.TimeToLive(t.Context(), as, 7, true); return err },
-		"IDs":        func(as auth.Permit) error { _, err := l.lessor.IDs(t.Context(), as); return err },
-	} {
-		require.ErrorIs(t, call(auth.Permit{}), auth.ErrNoPermit, name)
-	}
-	require.Equal(t, 1, l.lessor.Len())
-}
-
 func TestUnconfirmedAnswersAreErrors(t *testing.T) {
 	l := lead(t, newStore(t))
 	id := l.grant(0, 1000)

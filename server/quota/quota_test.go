@@ -18,6 +18,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 // table is a store whose size is set by the test.
@@ -50,18 +51,13 @@ func (s *table) FreeSpace(context.Context) (free, reserve int64, err error) {
 	return s.free.Load(), s.reserve.Load(), nil
 }
 
-func (s *table) BeginBatchWrite() sqlstore.BatchWrite { return fullBatch{s.Store.BeginBatchWrite(), s} }
-
-type fullBatch struct {
-	sqlstore.BatchWrite
-	s *table
-}
-
-func (b fullBatch) Commit(ctx context.Context) error {
-	if b.s.full.Load() {
-		return sqlstore.ErrFull
-	}
-	return b.BatchWrite.Commit(ctx)
+func (s *table) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if s.full.Load() {
+			return sqlstore.ErrFull
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }
 
 func (s *table) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,45 +26,6 @@ func checkBytes(t *testing.T, m proto.Message) {
 	if !proto.Equal(got, want) {
 		t.Fatalf("%T is read back as\n%v, want\n%v", m, got, want)
 	}
-}
-
-// FuzzRangeAnswers: whatever an answer holds, the codec writes all of it.
-func FuzzRangeAnswers(f *testing.F) {
-	f.Add(uint64(1), []byte("/registry/pods/a"), []byte("value"), []byte(nil), uint8(20))
-	f.Add(uint64(2), []byte("\xff\xfe\x00"), []byte(nil), []byte("\x08\x01"), uint8(40))
-	f.Add(uint64(3), []byte(nil), []byte{}, []byte{}, uint8(0))
-	f.Fuzz(func(t *testing.T, seed uint64, key, value, unknown []byte, n uint8) {
-		r := random{rand.New(rand.NewPCG(seed, 7))}
-		part := func(b []byte) []byte { return b[:r.IntN(len(b)+1)] }
-		// Bytes of a field that this version of the messages does not have.
-		extra := protoreflect.RawFields(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), unknown))
-		answer := &pb.RangeResponse{Count: r.number(), More: r.IntN(2) == 0}
-		answer.Header = r.header()
-		for range n {
-			kv := &mvccpb.KeyValue{Key: part(key), Value: part(value), CreateRevision: r.number(), ModRevision: r.number(),
-				Version: r.number(), Lease: r.number()}
-			switch r.IntN(64) {
-			case 0:
-				kv = nil
-			case 1:
-				kv.ProtoReflect().SetUnknown(extra)
-			}
-			answer.Kvs = append(answer.Kvs, kv)
-		}
-		stream := &pb.RangeStreamResponse{RangeResponse: answer}
-		switch r.IntN(16) {
-		case 0:
-			answer.ProtoReflect().SetUnknown(extra)
-		case 1:
-			stream.ProtoReflect().SetUnknown(extra)
-		case 2:
-			if answer.Header != nil {
-				answer.Header.ProtoReflect().SetUnknown(extra)
-			}
-		}
-		checkBytes(t, answer)
-		checkBytes(t, stream)
-	})
 }
 
 // enough is a number of keys that the codec writes by hand.
