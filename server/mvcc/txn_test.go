@@ -1,7 +1,6 @@
 package mvcc
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -23,28 +22,6 @@ func TestWritesAndPutsLookIntoNestedTransactions(t *testing.T) {
 	} {
 		if w, p := c.txn.Writes(), c.txn.Puts(); w != c.writes || p != c.puts {
 			t.Errorf("%s: writes %v, puts %v", name, w, p)
-		}
-	}
-}
-
-func TestCreatesNamesTheKeyThatMustNotExist(t *testing.T) {
-	absent := Compare{KeyRange: KeyRange{Key: []byte("k")}, Target: CompareMod}
-	exists, spans := absent, absent
-	exists.Result, spans.End = CompareGreater, []byte("l")
-	put := []Op{{Put: &PutRequest{Key: []byte("k")}}}
-	for name, c := range map[string]struct {
-		txn  Txn
-		want []byte
-	}{
-		"created":         {Txn{Compares: []Compare{absent}, Then: put}, []byte("k")},
-		"another key":     {Txn{Compares: []Compare{absent}, Then: []Op{{Put: &PutRequest{Key: []byte("x")}}}}, nil},
-		"two conditions":  {Txn{Compares: []Compare{absent, absent}, Then: put}, nil},
-		"must exist":      {Txn{Compares: []Compare{exists}, Then: put}, nil},
-		"a range":         {Txn{Compares: []Compare{spans}, Then: put}, nil},
-		"put if it fails": {Txn{Compares: []Compare{absent}, Else: put}, nil},
-	} {
-		if got := c.txn.Creates(); !bytes.Equal(got, c.want) {
-			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

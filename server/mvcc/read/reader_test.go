@@ -259,44 +259,6 @@ func TestStreamsEndWhenCompactionOvertakes(t *testing.T) {
 	require.ErrorIs(t, err, mvcc.ErrSortTooLarge)
 }
 
-// TestKeyHistoryStopsAtCompactRevision: rows that compaction has yet to remove are not shown.
-func TestKeyHistoryStopsAtCompactRevision(t *testing.T) {
-	n, r := newTestNode(t, keyspace.Config{})
-	for _, v := range []string{"one", "two", "three"} {
-		n.commit("k", []byte(v))
-	}
-	q := &KeyHistoryRequest{Key: []byte("k"), Limit: 10, MaxBytes: 1 << 20}
-	versions, err := r.versionsOf(t.Context(), q, 4)
-	require.NoError(t, err)
-	require.Len(t, versions, 3)
-	for mark, want := range map[int64]int{-1: 3, 2: 3, 3: 2, 4: 1} {
-		page, more := q.page(versions, mark)
-		require.Len(t, page, want, "compact revision %d", mark)
-		require.False(t, more)
-	}
-}
-
-func TestChildrenPassOverWhatIsBelow(t *testing.T) {
-	n, r := newTestNode(t, keyspace.Config{})
-	for _, k := range []string{"/a/1", "/a/2", "/b", "/c/1", "/d"} {
-		n.commit(k, []byte("v"))
-	}
-	q := &ChildrenRequest{Prefix: []byte("/"), Delimiter: '/', Limit: 3}
-	var names []string
-	for {
-		page, err := r.Children(t.Context(), auth.System, q)
-		require.NoError(t, err)
-		for _, c := range page.Children {
-			names = append(names, string(c.Name))
-		}
-		if page.Next == nil {
-			break
-		}
-		q.After = page.Next
-	}
-	require.Equal(t, []string{"/a/", "/b", "/c/", "/d"}, names)
-}
-
 // slowPages counts the pages beyond the first of a range that are read at once.
 type slowPages struct {
 	sqlstore.Store

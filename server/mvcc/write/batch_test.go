@@ -11,25 +11,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-func TestACommandSeesTheOnesBeforeIt(t *testing.T) {
-	l := lead(t, newStore(t))
-	first := NewTxnCommand(put("a", "1"))
-	second := NewTxnCommand(&mvcc.Txn{
-		Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("a")}, Target: mvcc.CompareValue, Value: []byte("1")}},
-		Then: []mvcc.Op{{Delete: &mvcc.DeleteRequest{KeyRange: all(), PrevKV: true}},
-			{Range: &mvcc.RangeRequest{KeyRange: all()}}},
-	})
-	third := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte("a"), IgnoreValue: true}}}})
-	outcomes := l.together(t, first, second, third)
-	if outcomes[0] != nil || outcomes[1] != nil || !errors.Is(outcomes[2], mvcc.ErrKeyNotFound) {
-		t.Fatalf("outcomes: %v", outcomes)
-	}
-	if !second.Result().Succeeded || second.Result().Results[0].Delete.Deleted != 1 ||
-		second.Result().Results[1].Range.Count != 0 || second.Result().Revision != 3 {
-		t.Fatalf("the second saw %+v", second.Result())
-	}
-}
-
 func TestAFailedCommandLeavesNothingBehind(t *testing.T) {
 	l := lead(t, newStore(t))
 	bad := NewTxnCommand(&mvcc.Txn{Then: []mvcc.Op{

@@ -80,46 +80,6 @@ func TestTransactionDoesNotReadCompactedRevisions(t *testing.T) {
 	}
 }
 
-func TestPutKeepsWhatItIgnores(t *testing.T) {
-	l := lead(t, newStore(t))
-	l.leases[7] = coder.Lease{ID: 7, TTL: 60}
-	write := func(p mvcc.PutRequest) *coder.Record {
-		t.Helper()
-		p.Key = []byte("k")
-		l.must(t, &mvcc.Txn{Then: []mvcc.Op{{Put: &p}}})
-		got, err := l.p.cfg.Reader.At(l.Revision()).Get(t.Context(), p.Key, true)
-		require.NoError(t, err)
-		return got
-	}
-	got := write(mvcc.PutRequest{Value: []byte("1"), Lease: 7})
-	require.EqualValues(t, 7, got.Lease)
-	got = write(mvcc.PutRequest{Value: []byte("2"), IgnoreLease: true})
-	require.EqualValues(t, 7, got.Lease)
-	require.Equal(t, "2", string(got.Value))
-	got = write(mvcc.PutRequest{IgnoreValue: true})
-	require.Zero(t, got.Lease)
-	require.Equal(t, "2", string(got.Value))
-	require.EqualValues(t, 3, got.Version)
-	require.EqualValues(t, 2, got.CreateRevision)
-}
-
-// The table has every version of a key that a batch wrote more than once.
-func TestEachRevisionOfABatchIsReadFromTheTable(t *testing.T) {
-	l := lead(t, newStore(t))
-	l.must(t, put("k", "2"), put("k", "3"), put("other", "4"), put("k", "5"), del("k"), put("k", "7"))
-	for rev, want := range map[int64]string{2: "2", 3: "3", 4: "3", 5: "5", 6: "", 7: "7"} {
-		l.view.Purge(l.Revision())
-		got, err := l.p.cfg.Reader.At(rev).Get(t.Context(), []byte("k"), true)
-		require.NoError(t, err)
-		if want == "" {
-			require.Nil(t, got, "revision %d", rev)
-			continue
-		}
-		require.NotNil(t, got, "revision %d", rev)
-		require.Equal(t, want, string(got.Value), "revision %d", rev)
-	}
-}
-
 // A permit is judged on the users and roles that earlier commands of its batch leave.
 func TestPermitSeesAuthChangeOfItsBatch(t *testing.T) {
 	l := lead(t, newStore(t))
