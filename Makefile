@@ -134,15 +134,12 @@ cluster: build ## Three nodes on this machine over a MariaDB or MySQL of their o
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin $(GO) run ./cmd/cluster
 
 # SUITE=storage: kube-apiserver's storage tests on every engine and through a follower. SUITE=e2e: Kubernetes' own programs, end to end, which the first run builds; K8STIME bounds it.
-# SUITE=cluster: NODES and PODS (default 50 and 1000) at work on etcd, then on sqlbrain, compared in a table.
 .PHONY: kubernetes
-kubernetes: ## Kubernetes on sqlbrain, hours: SUITE=storage (default), e2e or cluster (of NODES and PODS)
+kubernetes: ## Kubernetes on sqlbrain, hours: SUITE=storage (default) or e2e
 	cd integration && $(KUBERNETES_$(or $(SUITE),storage))
 KUBERNETES_storage = SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 \
   $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
 KUBERNETES_e2e = SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/...
-KUBERNETES_cluster = SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout 0 -v -run TestClusterAtWork ./k8s/atwork \
-  -nodes $(or $(NODES),50) -pods $(or $(PODS),1000) -stores $(or $(STORES),etcd,sqlbrain)
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories

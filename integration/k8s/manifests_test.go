@@ -36,7 +36,7 @@ func TestManifestsAreAdmitted(t *testing.T) {
 		Store: []string{store.Endpoint()}, Flags: []string{"--disable-admission-plugins=ServiceAccount"},
 	})
 	var heard warnings
-	config := api.Config(controlplane.Admin)
+	config := api.Config()
 	config.WarningHandler = &heard
 	for name, objects := range rendered(t) {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,5 @@
 // Package apiserver runs the real kube-apiserver on sqlbrain and asks it what
-// Kubernetes' own clients ask: client-go's typed, dynamic and discovery clients,
-// informers and the client of custom resource definitions.
+// Kubernetes' own clients ask, while it and its store are disturbed.
 //
 // The tests verify: objects that the API server acknowledged exist, at the resource
 // versions it returned; lists, watches and informers agree, while nodes of

@@ -11,9 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
@@ -26,14 +24,12 @@ const (
 	pollMetrics = 2 * time.Second
 )
 
-// server is a running kube-apiserver, and clients of it with all rights.
+// server is a running kube-apiserver, and a client of it with all rights.
 type server struct {
 	*controlplane.APIServer
 	*kubernetes.Clientset
-	t       testing.TB
-	store   *store
-	dynamic dynamic.Interface
-	crds    apiextensions.Interface
+	t     testing.TB
+	store *store
 }
 
 // startServer starts a kube-apiserver on a store, with more flags, and returns when it
@@ -46,17 +42,9 @@ func startServer(t testing.TB, creds *controlplane.Credentials, st *store, flags
 // startServerNumber is startServer for one of several.
 func startServerNumber(t testing.TB, creds *controlplane.Credentials, number int, st *store, flags ...string) *server {
 	t.Helper()
-	cfg := controlplane.APIConfig{Store: st.endpoints, Number: number,
-		Flags: append([]string{"--disable-admission-plugins=ServiceAccount"}, flags...)}
-	a := controlplane.StartAPIServer(t, creds, cfg)
-	s := &server{APIServer: a, Clientset: a.Client(), t: t, store: st}
-	config := a.Config(controlplane.Admin)
-	var err error
-	s.dynamic, err = dynamic.NewForConfig(config)
-	require.NoError(t, err)
-	s.crds, err = apiextensions.NewForConfig(config)
-	require.NoError(t, err)
-	return s
+	a := controlplane.StartAPIServer(t, creds, controlplane.APIConfig{Store: st.endpoints, Number: number,
+		Flags: append([]string{"--disable-admission-plugins=ServiceAccount"}, flags...)})
+	return &server{APIServer: a, Clientset: a.Client(), t: t, store: st}
 }
 
 // await polls until f returns nil; it returns f's last error if ctx ends before.
@@ -75,15 +63,10 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 // metric returns the sum of the samples of a metric whose labels have all the
 // texts, as `success="true"`.
-func (s *server) metric(name string, labels ...string) float64 {
+func (s *server) metric(name string, labels ...string) (sum float64) {
 	s.t.Helper()
 	body, err := s.Get(s.t.Context(), "/metrics")
 	require.NoError(s.t, err)
-	return sumSamples(s.t, body, name, labels...)
-}
-
-func sumSamples(t testing.TB, body []byte, name string, labels ...string) (sum float64) {
-	t.Helper()
 	lines := bufio.NewScanner(bytes.NewReader(body))
 	lines.Buffer(nil, 1<<20)
 next:
@@ -98,10 +81,10 @@ next:
 			}
 		}
 		v, err := strconv.ParseFloat(l[strings.LastIndexByte(l, ' ')+1:], 64)
-		require.NoError(t, err, l)
+		require.NoError(s.t, err, l)
 		sum += v
 	}
-	require.NoError(t, lines.Err())
+	require.NoError(s.t, lines.Err())
 	return sum
 }
 

@@ -44,13 +44,6 @@ func testSeveralAPIServers(t *testing.T, st *store) {
 	t.Run("events have a separate store", func(t *testing.T) {
 		testEventsApart(t, servers, st.client(t), events.Client())
 	})
-	t.Run("a definition made through one is served by all", func(t *testing.T) {
-		d := definition("things", "Thing")
-		servers[0].define(t, d)
-		for _, s := range servers[1:] {
-			s.awaitServed(t, d)
-		}
-	})
 	t.Run("the leader of the store is killed", func(t *testing.T) { testLeaderKilled(t, st, servers) })
 }
 

@@ -2,24 +2,18 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-)
-
-const (
-	// readyWait is generous: a first start makes a hundred roles and rules, on a
-	// machine that may do much else.
-	readyWait = 3 * time.Minute
-	readyPoll = 100 * time.Millisecond
 )
 
 // APIConfig says how to start kube-apiserver.
@@ -32,7 +26,7 @@ type APIConfig struct {
 	Flags []string
 }
 
-// APIServer is a kube-apiserver that can end and come back. Its methods end the
+// APIServer is a running kube-apiserver. Its methods end the
 // test when they fail, so they are for the test's own goroutine.
 type APIServer struct {
 	t       testing.TB
@@ -45,28 +39,31 @@ type APIServer struct {
 // StartAPIServer starts kube-apiserver and returns when it is ready.
 func StartAPIServer(t testing.TB, creds *Credentials, cfg APIConfig) *APIServer {
 	t.Helper()
-	a := NewAPIServer(t, creds, cfg)
-	a.Start()
+	a := &APIServer{t: t, creds: creds, cfg: cfg, port: enginetest.FreePort(t)}
+	a.process = harness.StartProcess(t, programs.Path(t, "kube-apiserver"), a.args()...)
+	t.Cleanup(func() { // before the harness kills it and its log's directory goes
+		if t.Failed() {
+			a.keepLog()
+		}
+	})
+	a.process.Await(t, func(ctx context.Context) error {
+		_, err := a.Get(ctx, "/readyz")
+		return err
+	})
 	return a
 }
 
-// NewAPIServer returns an API server that is not started yet.
-func NewAPIServer(t testing.TB, creds *Credentials, cfg APIConfig) *APIServer {
-	t.Helper()
-	return &APIServer{t: t, creds: creds, cfg: cfg, port: enginetest.FreePort(t)}
-}
-
-// Start starts the server on the port it had, and returns when it is ready.
-func (a *APIServer) Start() {
-	a.t.Helper()
-	a.StartWithoutWaiting()
-	a.AwaitReady()
-}
-
-// StartWithoutWaiting is Start that does not wait until the server is ready.
-func (a *APIServer) StartWithoutWaiting() {
-	a.t.Helper()
-	a.process = start(a.t, "kube-apiserver", a.args()...)
+func (a *APIServer) keepLog() {
+	to := filepath.Join(a.t.ArtifactDir(), fmt.Sprintf("kube-apiserver-%d.log", a.process.ID()))
+	log, err := os.ReadFile(a.process.LogPath())
+	if err == nil {
+		err = os.WriteFile(to, log, 0o600)
+	}
+	if err != nil {
+		a.t.Errorf("keep the log: %v", err)
+		return
+	}
+	a.t.Logf("with go test -artifacts, the whole log stays in %s", to)
 }
 
 func (a *APIServer) args() []string {
@@ -88,68 +85,35 @@ func (a *APIServer) args() []string {
 	}, a.cfg.Flags...)
 }
 
-// AwaitReady returns when /readyz says that the server is ready.
-func (a *APIServer) AwaitReady() {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), readyWait)
-	defer cancel()
-	if err := await(ctx, a.process, func(ctx context.Context) error {
-		_, err := a.Get(ctx, "/readyz")
-		return err
-	}); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// await polls until the check passes, ctx ends, or the process has ended.
-func await(ctx context.Context, p *harness.Process, check func(context.Context) error) error {
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.Exited():
-			return fmt.Errorf("ended while starting\n%s", p.LogTail(4000))
-		case <-ctx.Done():
-			return errors.Join(errors.New("not ready"), err, ctx.Err())
-		case <-poll.C:
-		}
-	}
-}
-
 // Get returns the server's answer to an administrator at a path such as /metrics or
 // /readyz?verbose. It returns an error if the status is not success.
 func (a *APIServer) Get(ctx context.Context, path string) ([]byte, error) {
-	client, err := kubernetes.NewForConfig(a.Config(Admin))
+	client, err := kubernetes.NewForConfig(a.Config())
 	if err != nil {
 		return nil, err
 	}
 	return client.RESTClient().Get().RequestURI(path).DoRaw(ctx)
 }
 
-// URL is where the server is; it stays the same.
-func (a *APIServer) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", a.port) }
-
-// Config is a user's client configuration, which is the caller's to change.
-func (a *APIServer) Config(u User) *rest.Config { return a.creds.config(u, a.URL()) }
+// Config is an administrator's client configuration, which is the caller's to change.
+func (a *APIServer) Config() *rest.Config {
+	return &rest.Config{
+		Host:            fmt.Sprintf("https://127.0.0.1:%d", a.port),
+		BearerToken:     a.creds.token,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: a.creds.path(certificateFile)},
+		// Tests wait for the server, not for a rate that the client holds itself to.
+		QPS: -1,
+	}
+}
 
 // Client returns an administrator's client.
 func (a *APIServer) Client() *kubernetes.Clientset {
 	a.t.Helper()
-	client, err := kubernetes.NewForConfig(a.Config(Admin))
+	client, err := kubernetes.NewForConfig(a.Config())
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	return client
-}
-
-// Kubeconfig returns a file for programs like kubectl, gone when the test ends.
-func (a *APIServer) Kubeconfig(u User) string {
-	a.t.Helper()
-	return a.creds.kubeconfig(a.t, u, a.URL())
 }
 
 // Process is the running program.
@@ -157,6 +121,3 @@ func (a *APIServer) Process() *harness.Process { return a.process }
 
 // Stop ends the server in order (SIGTERM).
 func (a *APIServer) Stop() { a.t.Helper(); a.process.Stop(a.t) }
-
-// Kill ends the server at once (SIGKILL).
-func (a *APIServer) Kill() { a.t.Helper(); a.process.Kill(a.t) }

@@ -6,39 +6,20 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
 
-// User is who a client is to the API server.
-type User struct{ Name, Group string }
-
-// The users that an API server knows by a token. Admin may do everything.
-var (
-	Admin             = User{"admin", "system:masters"}
-	controllerManager = User{"system:kube-controller-manager", ""}
-	scheduler         = User{"system:kube-scheduler", ""}
-)
-
-var users = []User{Admin, controllerManager, scheduler}
-
-// Credentials are the certificate, the service account key and the tokens that
+// Credentials are the certificate, the service account key and an administrator's token that
 // the API servers of one cluster share.
-type Credentials struct {
-	dir    string
-	tokens map[User]string
-}
+type Credentials struct{ dir, token string }
 
 // NewCredentials makes credentials, which are gone when t ends.
 func NewCredentials(t testing.TB) *Credentials {
 	t.Helper()
-	c := &Credentials{dir: t.TempDir(), tokens: make(map[User]string)}
+	c := &Credentials{dir: t.TempDir(), token: rand.Text()}
 	if err := c.create(); err != nil {
 		t.Fatal(err)
 	}
@@ -55,16 +36,11 @@ func (c *Credentials) create() error {
 	if err != nil {
 		return err
 	}
-	var lines strings.Builder
-	for i, u := range users {
-		c.tokens[u] = rand.Text()
-		fmt.Fprintf(&lines, "%s,%s,%d,%q\n", c.tokens[u], u.Name, i, u.Group)
-	}
 	for name, content := range map[string][]byte{
 		certificateFile: certificate,
 		keyFile:         key,
 		accountKeyFile:  account,
-		tokenFile:       []byte(lines.String()),
+		tokenFile:       fmt.Appendf(nil, "%s,admin,0,system:masters\n", c.token),
 	} {
 		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
 			return err
@@ -81,30 +57,3 @@ const (
 )
 
 func (c *Credentials) path(name string) string { return filepath.Join(c.dir, name) }
-
-// config is the client configuration of a user for the API server at url.
-func (c *Credentials) config(u User, url string) *rest.Config {
-	return &rest.Config{
-		Host:            url,
-		BearerToken:     c.tokens[u],
-		TLSClientConfig: rest.TLSClientConfig{CAFile: c.path(certificateFile)},
-		// Tests wait for the server, not for a rate that the client holds itself to.
-		QPS: -1,
-	}
-}
-
-// kubeconfig writes the same for a program, and returns the file.
-func (c *Credentials) kubeconfig(t testing.TB, u User, url string) string {
-	t.Helper()
-	const name = "cluster"
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	k := clientcmdapi.NewConfig()
-	k.Clusters[name] = &clientcmdapi.Cluster{Server: url, CertificateAuthority: c.path(certificateFile)}
-	k.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.tokens[u]}
-	k.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	k.CurrentContext = name
-	if err := clientcmd.WriteToFile(*k, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}

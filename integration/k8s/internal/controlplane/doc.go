@@ -1,11 +1,8 @@
-// Package controlplane runs Kubernetes' control plane on a store: one or several
-// kube-apiservers, kube-controller-manager, kube-scheduler, and KWOK, which plays
-// the nodes.
+// Package controlplane runs one or several kube-apiservers on a store.
 //
 //	creds := controlplane.NewCredentials(t)
 //	api := controlplane.StartAPIServer(t, creds, controlplane.APIConfig{Store: store.Endpoints()})
 //	client := api.Client()                      // an administrator's
-//	controlplane.StartControllerManager(t, api)
 //
 // Started programs end with the test, or with the test's process if that is
 // killed. A test that fails shows the ends of all logs and keeps the whole logs in its

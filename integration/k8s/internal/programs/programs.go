@@ -1,51 +1,24 @@
+// Package programs builds Kubernetes' programs and tests and keeps them between runs.
 package programs
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/gotest"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
-
-const thisModule = "github.com/sqlbrain/sqlbrain/integration"
-
-// buildWait bounds the build of one program; the first one compiles most of
-// Kubernetes.
-const buildWait = time.Hour
-
-// source is where a program comes from.
-type source struct {
-	module string // directory under programs/
-	pkg    string
-	// version is the module whose version is linked into the program, as Kubernetes
-	// is built that does not know its own; empty where it does.
-	version string
-}
-
-func ofKubernetes(name string) source {
-	return source{"kubernetes", "k8s.io/kubernetes/cmd/" + name, "k8s.io/kubernetes"}
-}
-
-var sources = map[string]source{
-	"kube-apiserver":          ofKubernetes("kube-apiserver"),
-	"kube-controller-manager": ofKubernetes("kube-controller-manager"),
-	"kube-scheduler":          ofKubernetes("kube-scheduler"),
-	"kubectl":                 ofKubernetes("kubectl"),
-	"kubeadm":                 ofKubernetes("kubeadm"),
-	"kwok":                    {"kwok", "sigs.k8s.io/kwok/cmd/kwok", ""},
-}
 
 // EnvKubernetes set to 1 lets tests build and run Kubernetes, as make kubernetes SUITE=e2e does.
 const EnvKubernetes = "SQLBRAIN_K8S"
@@ -59,134 +32,88 @@ func NeedsKubernetes(t testing.TB) {
 	}
 }
 
-// one builds at a time: the compiler uses all cores by itself.
-var one sync.Mutex
-
-// Path returns the path of kube-apiserver, kube-controller-manager,
-// kube-scheduler, kubectl, kubeadm or kwok. The first call ever builds the program,
-// which takes minutes.
+// Path returns the path of one of Kubernetes' programs. The first call ever builds it, which takes minutes.
 func Path(t testing.TB, name string) string {
 	t.Helper()
-	one.Lock()
-	defer one.Unlock()
-	path, err := find(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func find(ctx context.Context, name string) (string, error) {
 	if dir := os.Getenv(harness.EnvPrograms); dir != "" {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil {
-			return path, nil
+			return path
 		}
 	}
-	s, known := sources[name]
-	if !known {
-		return "", fmt.Errorf("no program %q", name)
-	}
-	module, err := moduleDir(ctx, s.module)
-	if err != nil {
-		return "", err
-	}
-	keep, err := cacheDir(module)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(keep, name)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	return path, build(ctx, s, module, path)
+	// Kubernetes does not know its own version unless it is linked in.
+	flags := "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion(t)
+	return built(t, name, "k8s.io/kubernetes/cmd/"+name, "build", "-trimpath", "-ldflags", flags)
 }
 
-// moduleDir returns the directory of a module under programs/.
-func moduleDir(ctx context.Context, name string) (string, error) {
-	root, err := run(ctx, ".", "list", "-m", "-f", "{{.Dir}}", thisModule)
-	return filepath.Join(root, "programs", name), err
-}
-
-// cacheDir returns a directory that belongs to what the module in dir requires and
-// to the compiler: what is in it never changes.
-func cacheDir(dir string) (string, error) {
-	user, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
+// Tests returns the built tests of one of Kubernetes' own packages, to be run with
+// the environment and what the caller adds to it. The first call ever builds them.
+func Tests(t testing.TB, pkg string) gotest.Program {
+	t.Helper()
+	return gotest.Program{
+		Path: built(t, strings.ReplaceAll(pkg, "/", "-")+".test", pkg, "test", "-c", "-vet=off", "-trimpath", "-ldflags", "-s -w"),
+		Dir:  run(t, "list", "-f", "{{.Dir}}", pkg),
+		// Where the sources are that trimmed paths begin at: the tests look for files there.
+		Env: append(os.Environ(), "TEST_SRCDIR="+run(t, "env", "GOMODCACHE"), "TEST_WORKSPACE=."),
 	}
-	sum := sha256.New()
-	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return "", err
-		}
-		sum.Write(content)
-	}
-	keep := filepath.Join(user, "sqlbrain-k8s", hex.EncodeToString(sum.Sum(nil)[:8]))
-	return keep, os.MkdirAll(keep, 0o755)
-}
-
-// build puts the program at path atomically, because other test runs may look for
-// it at the same time.
-func build(ctx context.Context, s source, module, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, buildWait)
-	defer cancel()
-	flags := "-s -w"
-	if s.version != "" {
-		version, err := versionOf(module, s.version)
-		if err != nil {
-			return err
-		}
-		flags += " -X k8s.io/component-base/version.gitVersion=" + version
-	}
-	unfinished, err := os.MkdirTemp(filepath.Dir(path), "unfinished-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(unfinished) //nolint:errcheck // a leftover is harmless
-	out := filepath.Join(unfinished, filepath.Base(path))
-	if _, err := run(ctx, module, "build", "-trimpath", "-ldflags", flags, "-o", out, s.pkg); err != nil {
-		return fmt.Errorf("build %s: %w", filepath.Base(path), err)
-	}
-	return os.Rename(out, path)
-}
-
-func versionOf(module, required string) (string, error) {
-	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
-	if err != nil {
-		return "", err
-	}
-	found := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(required) + ` (v\S+)`).FindSubmatch(mod)
-	if found == nil {
-		return "", fmt.Errorf("%s does not require %s", module, required)
-	}
-	return string(found[1]), nil
-}
-
-func run(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, stderr.Bytes())
-	}
-	return strings.TrimSpace(string(out)), nil
 }
 
 // KubernetesVersion is the version of the programs of Kubernetes, as v1.36.3.
 func KubernetesVersion(t testing.TB) string {
 	t.Helper()
-	module, err := moduleDir(t.Context(), "kubernetes")
-	if err != nil {
-		t.Fatal(err)
+	return run(t, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+}
+
+// one builds at a time: the compiler uses all cores by itself.
+var one sync.Mutex
+
+// built returns the path of what a go command with these arguments makes of a package. It is built once, in a
+// directory that belongs to what the module requires and to the compiler, and is put there atomically, because other
+// test runs may look for it at the same time.
+func built(t testing.TB, name, pkg string, args ...string) string {
+	t.Helper()
+	one.Lock()
+	defer one.Unlock()
+	user, err := os.UserCacheDir()
+	require.NoError(t, err)
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(module(t), name))
+		require.NoError(t, err)
+		sum.Write(content)
 	}
-	version, err := versionOf(module, "k8s.io/kubernetes")
-	if err != nil {
-		t.Fatal(err)
+	keep := filepath.Join(user, "sqlbrain-k8s", hex.EncodeToString(sum.Sum(nil)[:8]))
+	path := filepath.Join(keep, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
 	}
-	return version
+	require.NoError(t, os.MkdirAll(keep, 0o755))
+	unfinished, err := os.MkdirTemp(keep, "unfinished-")
+	require.NoError(t, err)
+	defer os.RemoveAll(unfinished) //nolint:errcheck // a leftover is harmless
+	out := filepath.Join(unfinished, name)
+	run(t, append(args, "-o", out, pkg)...)
+	require.NoError(t, os.Rename(out, path))
+	return path
+}
+
+// module returns the directory of the module that pins Kubernetes.
+func module(t testing.TB) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	require.NoError(t, err)
+	return filepath.Join(strings.TrimSpace(string(out)), "programs", "kubernetes")
+}
+
+// run runs a go command in that module and returns what it prints.
+func run(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = module(t)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "go %s: %s", args[0], stderr.Bytes())
+	return strings.TrimSpace(string(out))
 }

@@ -1,2 +1,0 @@
-// Package programs builds Kubernetes' programs and keeps them between runs.
-package programs
