@@ -23,8 +23,8 @@
 // The nodes record the steps of the protocol between them and the database, and the model of the protocol has to allow
 // each of them: trace_test.go, docs/model.md.
 //
-// Two controls show that the judges see: tamper_test.go changes a right history,
-// and sabotage_test.go runs a sqlbrain in which a safeguard is missing.
+// A control shows that the judges see: tamper_test.go changes a right history. That a sqlbrain without a safeguard is
+// noticed is the simulation's TestSafeguardsAreNeeded.
 //
 // Start reading at round_test.go; then plan_test.go, traffic_test.go and
 // watch_test.go.

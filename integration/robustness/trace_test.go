@@ -15,10 +15,10 @@ import (
 )
 
 // newReplay returns the model that validates the steps that the nodes of a round record. It is nil, and nothing is
-// recorded, for etcd, for a sqlbrain without a safeguard, which the other judges have to notice, and without Spin.
+// recorded, for etcd and without Spin.
 func newReplay(t *testing.T) *model.Replay {
 	t.Helper()
-	if harness.TargetIsEtcd() || os.Getenv(envSabotage) != "" {
+	if harness.TargetIsEtcd() {
 		return nil
 	}
 	replay, err := model.NewReplay(t.Context(), t.TempDir(), model.ReadLease)
