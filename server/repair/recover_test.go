@@ -3,10 +3,10 @@ package repair
 import (
 	"bytes"
 	"context"
-	"errors"
 	"math"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -22,11 +22,7 @@ type table struct {
 
 func newTable(t *testing.T) table {
 	s := memstore.New()
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return table{s, t}
 }
 
@@ -34,18 +30,14 @@ func (s table) put(key, value []byte) {
 	s.t.Helper()
 	b := s.BeginBatchWrite()
 	b.Put(key, value)
-	if err := b.Commit(context.Background()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, b.Commit(context.Background()))
 }
 
 func (s table) del(key []byte) {
 	s.t.Helper()
 	b := s.BeginBatchWrite()
 	b.Del(key)
-	if err := b.Commit(context.Background()); err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, b.Commit(context.Background()))
 }
 
 // fill puts a key at each revision of [from, to], and sets the fence row.
@@ -64,22 +56,16 @@ func (s table) fill(from, to int64) {
 func (s table) token() coder.FenceToken {
 	s.t.Helper()
 	raw, err := s.Get(context.Background(), coder.FenceKey())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	c, err := coder.DecodeFenceToken(raw)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return c
 }
 
 func (s table) examine() *Findings {
 	s.t.Helper()
 	f, err := Examine(context.Background(), s)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	require.NoError(s.t, err)
 	return f
 }
 
@@ -122,29 +108,21 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 			s.fill(2, 20)
 			c.spoil(s)
 			f := s.examine()
-			if len(f.Problems) != len(c.problems) || f.Newest() != c.newest {
-				t.Fatalf("problems %q, newest revision %d; want %q, %d", f.Problems, f.Newest(), c.problems, c.newest)
-			}
+			require.Equal(t, c.newest, f.Newest())
+			require.Len(t, f.Problems, len(c.problems))
 			for i, p := range c.problems {
-				if !strings.Contains(f.Problems[i], p) {
-					t.Errorf("problem %q, want %q", f.Problems[i], p)
-				}
+				require.Contains(t, f.Problems[i], p)
 			}
 			// Whatever is wrong, the way out leads beyond all of it.
 			r, err := f.Plan(100, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := f.Recover(context.Background(), s, r); err != nil {
-				t.Fatal(err)
-			}
-			if got := s.token(); got.Revision != c.newest+100 || got.Term < 1<<20 || got.Sequence < 1<<50 || got != r.Token {
-				t.Errorf("token %+v", got)
-			}
-			again := s.examine()
-			if again.CompactRevision != c.newest+100 {
-				t.Errorf("the compaction mark is %d", again.CompactRevision)
-			}
+			require.NoError(t, err)
+			require.NoError(t, f.Recover(context.Background(), s, r))
+			got := s.token()
+			require.Equal(t, r.Token, got)
+			require.Equal(t, c.newest+100, got.Revision)
+			require.GreaterOrEqual(t, got.Term, int64(1<<20))
+			require.GreaterOrEqual(t, got.Sequence, int64(1<<50))
+			require.Equal(t, c.newest+100, s.examine().CompactRevision)
 		})
 	}
 }
@@ -152,9 +130,8 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 func TestNothingToRecover(t *testing.T) {
 	s := newTable(t)
 	s.put(coder.IdentityKey(), []byte("x"))
-	if _, err := Examine(context.Background(), s); !errors.Is(err, ErrNothingToRecover) {
-		t.Errorf("%v, want ErrNothingToRecover", err)
-	}
+	_, err := Examine(t.Context(), s)
+	require.ErrorIs(t, err, ErrNothingToRecover)
 }
 
 func TestRecoverPlans(t *testing.T) {
@@ -162,32 +139,26 @@ func TestRecoverPlans(t *testing.T) {
 	s.fill(2, 5)
 	f := s.examine()
 	for _, bump := range []int64{0, -1, math.MaxInt64 - 4, math.MaxInt64} {
-		if r, err := f.Plan(bump, true); err == nil {
-			t.Errorf("raised by %d: %+v", bump, r)
-		}
+		_, err := f.Plan(bump, true)
+		require.Error(t, err, "raised by %d", bump)
 	}
-	if r, err := f.Plan(math.MaxInt64-5, false); err != nil || r.Token.Revision != math.MaxInt64 ||
-		r.CompactRevision != -1 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	most, err := f.Plan(math.MaxInt64-5, false)
+	require.NoError(t, err)
+	require.EqualValues(t, math.MaxInt64, most.Token.Revision)
+	require.EqualValues(t, -1, most.CompactRevision)
 	// A fence row lost twice does not get the same term and sequence twice.
 	s.del(coder.FenceKey())
 	var seen []coder.FenceToken
 	for range 2 {
 		f := s.examine()
 		r, err := f.Plan(1, true)
-		if err == nil {
-			err = f.Recover(context.Background(), s, r)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, f.Recover(t.Context(), s, r))
 		seen = append(seen, r.Token)
 		s.del(coder.FenceKey())
 	}
-	if seen[1].Term <= seen[0].Term || seen[1].Sequence <= seen[0].Sequence {
-		t.Errorf("recovered to %+v, and then to %+v", seen[0], seen[1])
-	}
+	require.Greater(t, seen[1].Term, seen[0].Term)
+	require.Greater(t, seen[1].Sequence, seen[0].Sequence)
 }
 
 func TestRecoverIsRefusedWhileAServerCommits(t *testing.T) {
@@ -199,18 +170,13 @@ func TestRecoverIsRefusedWhileAServerCommits(t *testing.T) {
 		}
 		f := s.examine()
 		r, err := f.Plan(10, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		moved := coder.FenceToken{Sequence: 11, Term: 4, Revision: 5}
 		s.put(coder.FenceKey(), coder.EncodeFenceToken(moved))
-		if err := f.Recover(context.Background(), s, r); !errors.Is(err, ErrFenceMoved) {
-			t.Errorf("%s: %v, want ErrFenceMoved", name, err)
-		}
-		if v, err := s.Get(context.Background(), coder.CompactKey()); s.token() != moved ||
-			!errors.Is(err, sqlstore.ErrKeyNotFound) {
-			t.Errorf("%s: something was written: %x %v", name, v, err)
-		}
+		require.ErrorIs(t, f.Recover(context.Background(), s, r), ErrFenceMoved, "%s", name)
+		require.Equal(t, moved, s.token())
+		_, err = s.Get(t.Context(), coder.CompactKey())
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "%s: something was written", name)
 	}
 }
 
@@ -242,12 +208,9 @@ func TestRecoverResolvesAnUnknownOutcome(t *testing.T) {
 		s.fill(2, 5)
 		f := s.examine()
 		r, err := f.Plan(10, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Recover(context.Background(), &doubtful{s, effects}, r); err != nil || s.token() != r.Token {
-			t.Errorf("outcomes %v: %v, token %+v", effects, err, s.token())
-		}
+		require.NoError(t, err)
+		require.NoError(t, f.Recover(t.Context(), &doubtful{s, effects}, r), "outcomes %v", effects)
+		require.Equal(t, r.Token, s.token(), "outcomes %v", effects)
 	}
 }
 
@@ -283,12 +246,10 @@ func TestEveryPartitionIsExamined(t *testing.T) {
 			s.del(coder.EncodeVersionKey(key, rev))
 		}
 		f, err := Examine(t.Context(), s)
-		if err != nil || f.NewestIndex != newest || f.NewestVersion != newest {
-			t.Errorf("newest rows at revision %d: found %+v, %v", newest, f, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, []int64{newest, newest}, []int64{f.NewestIndex, f.NewestVersion})
 		s.put(coder.EncodeIndexKey([]byte{'k', byte(newest)}), []byte("unreadable"))
-		if _, err := Examine(t.Context(), s); err == nil {
-			t.Errorf("an unreadable row in the partition of revision %d is ignored", newest)
-		}
+		_, err = Examine(t.Context(), s)
+		require.Error(t, err, "an unreadable row in the partition of revision %d", newest)
 	}
 }

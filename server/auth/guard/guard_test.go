@@ -210,51 +210,62 @@ func TestUnknownCallerIsUnauthenticated(t *testing.T) {
 	require.NoError(t, second(g.Admin(From(forged, Peer))))
 }
 
+// login returns a token of ann's.
+func (g *Guard) login(t *testing.T) string {
+	t.Helper()
+	token, _, err := g.Authenticate(t.Context(), "ann", "annpw", g.IssueToken)
+	require.NoError(t, err)
+	return token
+}
+
+// requireCaller demands that a call with a token is of a user, or of none.
+func (g *Guard) requireCaller(t *testing.T, token, user string) {
+	t.Helper()
+	ai, _, err := g.caller(tokenContext(t.Context(), token), g.info)
+	if user == "" {
+		require.ErrorIs(t, err, etcdauth.ErrInvalidAuthToken)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, user, ai.Username)
+	require.Equal(t, g.Revision(), ai.Revision)
+}
+
+// sharedClock makes the tokens of guards expire by one clock, which stands.
+func sharedClock(guards ...*Guard) *time.Time {
+	clock := time.Now()
+	for _, g := range guards {
+		g.tokens.now = func() time.Time { return clock }
+	}
+	return &clock
+}
+
 func TestSimpleTokenIsValidUntilItExpires(t *testing.T) {
 	n := newNode(t)
 	g, other := newGuard(t, n), newGuard(t, n)
 	populate(t, g)
-	clock := time.Now()
-	for _, node := range []*Guard{g, other} {
-		node.tokens.now = func() time.Time { return clock }
-	}
-	issue := func() string {
-		token, _, err := g.Authenticate(t.Context(), "ann", "annpw", g.IssueToken)
-		require.NoError(t, err)
-		return token
-	}
-	is := func(g *Guard, token, user string) {
-		t.Helper()
-		ai, _, err := g.caller(From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client), g.info)
-		if user == "" {
-			require.ErrorIs(t, err, etcdauth.ErrInvalidAuthToken)
-			return
-		}
-		require.NoError(t, err)
-		require.Equal(t, user, ai.Username)
-		require.Equal(t, g.Revision(), ai.Revision)
-	}
-	token := issue()
-	is(g, token, "ann")
-	clock = clock.Add(50 * time.Second)
-	is(g, token, "ann")
-	is(other, token, "ann") // every node knows it
-	clock = clock.Add(50 * time.Second)
-	is(g, token, "ann") // since it is used
-	clock = clock.Add(20 * time.Second)
-	is(g, token, "ann")
-	is(other, token, "") // where it is not it ends
-	is(other, token, "") // for good, whatever the table says
+	clock := sharedClock(g, other)
+	token := g.login(t)
+	g.requireCaller(t, token, "ann")
+	*clock = clock.Add(50 * time.Second)
+	g.requireCaller(t, token, "ann")
+	other.requireCaller(t, token, "ann") // every node knows it
+	*clock = clock.Add(50 * time.Second)
+	g.requireCaller(t, token, "ann") // since it is used
+	*clock = clock.Add(20 * time.Second)
+	g.requireCaller(t, token, "ann")
+	other.requireCaller(t, token, "") // where it is not it ends
+	other.requireCaller(t, token, "") // for good, whatever the table says
 	_, found, err := n.Auth.LookupToken(t.Context(), coder.HashToken(token))
 	require.NoError(t, err)
 	require.True(t, found)
 
-	clock = clock.Add(time.Hour)
-	last := issue()
-	is(g, last, "ann")
+	*clock = clock.Add(time.Hour)
+	last := g.login(t)
+	g.requireCaller(t, last, "ann")
 	require.Len(t, g.tokens.seen, 1, "old ones are forgotten")
 	for _, wrong := range []string{"", ".", last + "1", "x" + last, last[:len(last)-1] + ".", "a.b", "a.-1"} {
-		is(g, wrong, "")
+		g.requireCaller(t, wrong, "")
 	}
 }
 
@@ -329,7 +340,7 @@ func TestConcurrentChangesOfOneCallerSucceed(t *testing.T) {
 	populate(t, g)
 	token, _, err := g.Authenticate(t.Context(), "root", "rootpw", g.IssueToken)
 	require.NoError(t, err)
-	root := From(metadata.NewIncomingContext(t.Context(), metadata.Pairs("token", token)), Client)
+	root := tokenContext(t.Context(), token)
 	errs := make(chan error)
 	const changes = 32
 	for i := range changes {

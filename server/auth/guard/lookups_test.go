@@ -82,8 +82,7 @@ func TestATokenReadThatIsCancelledIsMadeAgainForOthers(t *testing.T) {
 		n := &countingUsers{Store: node.Auth, hold: make(chan struct{})}
 		lead, g := newGuard(t, node), newGuardOf(t, n, node)
 		populate(t, lead)
-		token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
-		require.NoError(t, err)
+		token := lead.login(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _, _ = g.caller(tokenContext(ctx, token), g.info) })
@@ -128,8 +127,7 @@ func TestASourceOfManyUnknownTokensIsRefused(t *testing.T) {
 		require.EqualValues(t, missesFree, n.reads.Load())
 
 		// A token that was made a moment ago, for a client elsewhere.
-		token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
-		require.NoError(t, err)
+		token := lead.login(t)
 		require.NoError(t, call(address(2), token))
 		require.NoError(t, flood(token), "a token that this node knows costs nothing")
 		time.Sleep(missesFree * missInterval)
@@ -142,8 +140,7 @@ func TestAVoidTokenIsReadOnce(t *testing.T) {
 	n := &countingUsers{Store: node.Auth}
 	lead, g := newGuard(t, node), newGuardOf(t, n, node)
 	populate(t, lead)
-	token, _, err := lead.Authenticate(t.Context(), "ann", "annpw", lead.IssueToken)
-	require.NoError(t, err)
+	token := lead.login(t)
 	lead.mustChange(t, as(t, lead, "root"), func(s etcdauth.AuthStore) error {
 		hash, err := lead.HashPassword(t.Context(), "new")
 		require.NoError(t, err)
