@@ -146,7 +146,7 @@ long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousand
 	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...
 
 .PHONY: lint
-lint: fmt-check tidy-check deps-check vet staticcheck ## Formats, go.mod, linked packages, go vet and staticcheck, all modules
+lint: fmt-check tidy-check deps-check vet staticcheck revive ## Formats, go.mod, linked packages, go vet, staticcheck and revive, all modules
 
 .PHONY: fmt-check
 fmt-check:
@@ -172,6 +172,12 @@ staticcheck:
 	$(GO) build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
 	bin/staticcheck $(PACKAGES)
 	cd integration && ../bin/staticcheck ./...
+
+REVIVE := github.com/mgechev/revive@v1.17.0
+
+.PHONY: revive
+revive:
+	$(GO) run $(REVIVE) -config revive.toml -set_exit_status ./...
 
 .PHONY: generate
 generate: ## Write the Go code of .proto files; a test of integration/cmd/protogo fails if it is not up to date

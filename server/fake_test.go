@@ -90,13 +90,13 @@ func (f *fakeNode) Status() replica.Status {
 	if f.serving != nil {
 		leader = 0
 	}
-	quota := int64(1 << 30)
+	quotaBytes := int64(1 << 30)
 	if f.noQuota {
-		quota = 0
+		quotaBytes = 0
 	}
 	return replica.Status{
 		Revision: fakeRevision, CompactRevision: -1, Term: fakeTerm, Sequence: 7,
-		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: quota, Leader: leader, NotServing: f.serving,
+		DBSize: 4096, DBSizeInUse: 2048, QuotaBytes: quotaBytes, Leader: leader, NotServing: f.serving,
 	}
 }
 

@@ -132,22 +132,22 @@ func TestSettingsReachTheServer(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, get(t, plain.endpoint+"/ui/"))
 }
 
-func get(t *testing.T, url string) (status int) {
+func get(t *testing.T, address string) (status int) {
 	t.Helper()
-	status, _ = fetch(t, url)
+	status, _ = fetch(t, address)
 	return status
 }
 
-func body(t *testing.T, url string) string {
+func body(t *testing.T, address string) string {
 	t.Helper()
-	_, text := fetch(t, url)
+	_, text := fetch(t, address)
 	return text
 }
 
-func fetch(t *testing.T, url string) (status int, text string) {
+func fetch(t *testing.T, address string) (status int, text string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(url)
+	resp, err := client.Get(address)
 	require.NoError(t, err)
 	content, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

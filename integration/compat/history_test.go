@@ -20,11 +20,11 @@ var (
 )
 
 // number returns the value of a flag or, if it is not set, the usual or long number.
-func number(flag *int, usual, long int) int {
+func number(given *int, usual, long int) int {
 	if harness.Long() {
 		usual = long
 	}
-	return cmp.Or(*flag, usual)
+	return cmp.Or(*given, usual)
 }
 
 // firstSeed is that of the first history.

@@ -50,16 +50,16 @@ func (c *ConsoleKeys) Logout(ctx context.Context) error {
 func (c *ConsoleKeys) Children(ctx context.Context, q *read.ChildrenRequest) (*read.Children, error) {
 	kr := q.KeyRange()
 	ctx = fromConsole(ctx)
-	permit, read := c.guard.Range(kr.Key, kr.End)
+	permit, reading := c.guard.Range(kr.Key, kr.End)
 	res, err := c.browser.Children(ctx, permit, q)
-	return res, c.answer(ctx, "console keys", kr.Key, kr.End, read.Done(err))
+	return res, c.answer(ctx, "console keys", kr.Key, kr.End, reading.Done(err))
 }
 
 func (c *ConsoleKeys) KeyHistory(ctx context.Context, q *read.KeyHistoryRequest) (*read.KeyHistory, error) {
 	ctx = fromConsole(ctx)
-	permit, read := c.guard.Range(q.Key, nil)
+	permit, reading := c.guard.Range(q.Key, nil)
 	res, err := c.browser.KeyHistory(ctx, permit, q)
-	return res, c.answer(ctx, "console history", q.Key, nil, read.Done(err))
+	return res, c.answer(ctx, "console history", q.Key, nil, reading.Done(err))
 }
 
 func (c *ConsoleKeys) Watched(ctx context.Context, most int) (ranges []watch.Watched, count int, err error) {

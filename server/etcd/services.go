@@ -84,12 +84,12 @@ func New(cfg Config) (*Services, error) {
 	}
 	parts, h := cfg.Components, headers{cfg.Components.Node}
 	cluster := &clusterServer{headers: h, guard: cfg.Guard, registry: cfg.Members, self: cfg.Self}
-	audit := &auditor{log: cfg.Audit, guard: cfg.Guard}
+	auditing := &auditor{log: cfg.Audit, guard: cfg.Guard}
 	users := &authServer{guard: cfg.Guard, headers: h, forward: cfg.Forward, log: cfg.Logger}
 	return &Services{
 		kv: &kvServer{reader: parts.Reader, writer: parts.Writer, guard: cfg.Guard, headers: h,
 			counts: newKVCounters(cfg.Registerer), maxBytes: cfg.MaxRequestBytes, maxOps: cfg.MaxTxnOps},
-		watch: &watchServer{open: parts.Watch, guard: cfg.Guard, audit: audit, headers: h, streams: cfg.Streams,
+		watch: &watchServer{open: parts.Watch, guard: cfg.Guard, audit: auditing, headers: h, streams: cfg.Streams,
 			log: cfg.Logger, fragmentBytes: cfg.MaxRequestBytes + MessageOverhead},
 		lease: &leaseServer{lessor: parts.Lessor, guard: cfg.Guard, headers: h, streams: cfg.Streams,
 			forward: cfg.Forward, maxBytes: cfg.MaxRequestBytes},
@@ -99,9 +99,9 @@ func New(cfg Config) (*Services, error) {
 			snapshots: snapshot.NewMaker(cfg.SnapshotDir), log: cfg.Logger},
 		auth:    users,
 		recipes: recipes,
-		console: &ConsoleKeys{browser: parts.Browser, watched: parts.Watched, guard: cfg.Guard, audit: audit,
+		console: &ConsoleKeys{browser: parts.Browser, watched: parts.Watched, guard: cfg.Guard, audit: auditing,
 			logout: users.logout, log: cfg.Logger},
-		audit: audit,
+		audit: auditing,
 		clients: &front{node: parts.Node, streams: cfg.Streams, log: cfg.Logger,
 			requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
 		streams: cfg.Streams,

@@ -18,8 +18,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-func putLeased(key string, lease int64) *mvcc.Txn {
-	return &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte("v"), Lease: lease}}}}
+func putLeased(key string, leaseID int64) *mvcc.Txn {
+	return &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte("v"), Lease: leaseID}}}}
 }
 
 func mustGrant(t testing.TB, b *Replica, id, ttl int64) int64 {
@@ -32,12 +32,12 @@ func mustGrant(t testing.TB, b *Replica, id, ttl int64) int64 {
 }
 
 // attach puts keys with a lease, 500 in a transaction.
-func attach(t testing.TB, b *Replica, prefix string, keys int, lease int64) {
+func attach(t testing.TB, b *Replica, prefix string, keys int, leaseID int64) {
 	t.Helper()
 	for i := 0; i < keys; i += 500 {
 		txn := &mvcc.Txn{}
 		for j := i; j < min(i+500, keys); j++ {
-			txn.Then = append(txn.Then, putLeased(fmt.Sprintf("%s%06d", prefix, j), lease).Then...)
+			txn.Then = append(txn.Then, putLeased(fmt.Sprintf("%s%06d", prefix, j), leaseID).Then...)
 		}
 		mustTxn(t, b, txn)
 	}

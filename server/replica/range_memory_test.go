@@ -188,8 +188,8 @@ func TestCountOvertakenByCompactionIsForgotten(t *testing.T) {
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Revision: 6, CountOnly: true}
 	for range 2 {
 		// What a read finds that began before the node heard of the compaction.
-		read := follower.Reader.At(q.Revision)
-		if res, err := read.Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) || !read.FromTable() {
+		reading := follower.Reader.At(q.Revision)
+		if res, err := reading.Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) || !reading.FromTable() {
 			t.Fatalf("counted %+v from memory, %v", res, err)
 		}
 		if res, err := follower.Reader.Range(t.Context(), auth.System, q, false); !errors.Is(err, mvcc.ErrCompacted) {
@@ -218,14 +218,14 @@ func TestMemoryIsNotUsedBelowCompactRevision(t *testing.T) {
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}}
 	for rev, known := range map[int64]bool{2: false, 4: true} {
 		for range 2 {
-			read := follower.Reader.At(4)
-			if _, err := read.Range(t.Context(), q); err != nil {
+			reading := follower.Reader.At(4)
+			if _, err := reading.Range(t.Context(), q); err != nil {
 				t.Fatal(err)
 			}
 		}
-		read := follower.Reader.At(rev)
-		if res, err := read.Range(t.Context(), q); err != nil || read.FromTable() == known {
-			t.Errorf("revision %d: %+v, %v, read from the table is %t", rev, res, err, read.FromTable())
+		reading := follower.Reader.At(rev)
+		if res, err := reading.Range(t.Context(), q); err != nil || reading.FromTable() == known {
+			t.Errorf("revision %d: %+v, %v, read from the table is %t", rev, res, err, reading.FromTable())
 		}
 	}
 }

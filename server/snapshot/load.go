@@ -285,8 +285,8 @@ func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, lease := range in.leases {
-		if err := r.Lease(in.ctx, lease); err != nil {
+	for _, row := range in.leases {
+		if err := r.Lease(in.ctx, row); err != nil {
 			return nil, err
 		}
 	}

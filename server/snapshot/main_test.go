@@ -45,8 +45,8 @@ func serve(t testing.TB, store sqlstore.Store) *replica.Replica {
 	return b
 }
 
-func put(key, value string, lease int64) mvcc.Op {
-	return mvcc.Op{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease}}
+func put(key, value string, leaseID int64) mvcc.Op {
+	return mvcc.Op{Put: &mvcc.PutRequest{Key: []byte(key), Value: []byte(value), Lease: leaseID}}
 }
 
 func del(key, end string) mvcc.Op {
@@ -85,9 +85,9 @@ func grow(t testing.TB, b *replica.Replica, seed uint64) {
 	key := func() string { return fmt.Sprintf("k\x00%c/%d", 'a'+rune(r.IntN(4)), r.IntN(6)) }
 	compacted := int64(0)
 	for i := range 300 {
-		var lease int64
+		var leaseID int64
 		if r.IntN(4) == 0 {
-			lease = leases[r.IntN(len(leases))]
+			leaseID = leases[r.IntN(len(leases))]
 		}
 		switch r.IntN(6) {
 		case 0:
@@ -96,9 +96,9 @@ func grow(t testing.TB, b *replica.Replica, seed uint64) {
 			from := key()
 			mustTxn(t, b, del(from, from[:2]+"z"))
 		case 2:
-			mustTxn(t, b, put("x"+key(), "", lease), put("y"+key(), fmt.Sprint(i), 0), del(key(), ""))
+			mustTxn(t, b, put("x"+key(), "", leaseID), put("y"+key(), fmt.Sprint(i), 0), del(key(), ""))
 		default:
-			mustTxn(t, b, put(key(), fmt.Sprint(i), lease))
+			mustTxn(t, b, put(key(), fmt.Sprint(i), leaseID))
 		}
 		if i == 120 || i == 180 {
 			compacted = b.Revision() - int64(r.IntN(20))

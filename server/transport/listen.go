@@ -97,8 +97,8 @@ func (e endpoint) listen(open func(network,
 
 // removeStaleSocket removes a socket that a dead process left. It returns an error for a
 // socket that a process still answers on.
-func removeStaleSocket(path string) error {
-	info, err := os.Lstat(path)
+func removeStaleSocket(socket string) error {
+	info, err := os.Lstat(socket)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -106,16 +106,16 @@ func removeStaleSocket(path string) error {
 		return err
 	}
 	if info.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("%s exists and is not a socket", path)
+		return fmt.Errorf("%s exists and is not a socket", socket)
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
+	c, err := net.DialTimeout("unix", socket, time.Second)
 	if err == nil {
-		return errors.Join(fmt.Errorf("%s is in use by another process", path), c.Close())
+		return errors.Join(fmt.Errorf("%s is in use by another process", socket), c.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}
-	return os.Remove(path)
+	return os.Remove(socket)
 }
 
 // Listener listens on one URL. TLS, if any, is taken off what it accepts.

@@ -159,12 +159,12 @@ func configOf(u *sqlstore.URL) (*mysql.Config, error) {
 		cfg.AllowFallbackToPlaintext = u.TLS.Mode == sqlstore.TLSPreferred
 	}
 	if u.TLS.CA != "" {
-		pem, err := os.ReadFile(u.TLS.CA)
+		authorities, err := os.ReadFile(u.TLS.CA)
 		if err != nil {
 			return nil, fmt.Errorf("mysql: tls-ca: %w", err)
 		}
 		cfg.TLS.RootCAs = x509.NewCertPool()
-		if !cfg.TLS.RootCAs.AppendCertsFromPEM(pem) {
+		if !cfg.TLS.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("mysql: tls-ca: %s holds no certificate in PEM form", u.TLS.CA)
 		}
 	}

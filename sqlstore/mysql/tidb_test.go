@@ -195,10 +195,10 @@ func TestTiDBWithOtherSettingsIsRefused(t *testing.T) {
 func TestSizeOnTiDBIsThatOfTheRows(t *testing.T) {
 	t.Parallel()
 	s := openDisguised(t, &enginetest.TiDB{})
-	put := func(bytes int) {
+	put := func(size int) {
 		t.Helper()
 		b := s.BeginBatchWrite()
-		b.Put([]byte("key"), make([]byte, bytes))
+		b.Put([]byte("key"), make([]byte, size))
 		require.NoError(t, b.Commit(t.Context()))
 	}
 	put(1000)

@@ -88,12 +88,12 @@ func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
 	s, other := openURL(t, raw, sqlstore.Options{}), openURL(t, raw, sqlstore.Options{Shared: true})
 	conn, err := other.Database().SQL().Conn(context.Background())
 	require.NoError(t, err)
-	exec := func(text string) {
+	execute := func(text string) {
 		t.Helper()
 		_, err := conn.ExecContext(t.Context(), text)
 		require.NoError(t, err)
 	}
-	exec("BEGIN IMMEDIATE")
+	execute("BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	commit := func(ctx context.Context) error {
@@ -104,7 +104,7 @@ func TestSQLiteWaitEndsWithTheContext(t *testing.T) {
 	err = commit(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "while another process writes")
 	require.NotErrorIs(t, err, sqlstore.ErrUncertain)
-	exec("ROLLBACK")
+	execute("ROLLBACK")
 	require.NoError(t, conn.Close())
 	require.NoError(t, commit(context.Background()))
 }

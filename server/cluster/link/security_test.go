@@ -89,13 +89,13 @@ func introduce(processes ...*process) {
 }
 
 // listen serves p as the member `member`.
-func (p *process) listen(t *testing.T) (url string) {
+func (p *process) listen(t *testing.T) (peerURL string) {
 	return serve(t, grpc.Creds(p.Accept()))
 }
 
 // client returns p's client for the member `member`.
-func (p *process) client(t *testing.T, url string) *Client {
-	return newClient(t, url, func(c *Config) { c.Security, c.Logger = p.Security, p.cfg.Logger })
+func (p *process) client(t *testing.T, peerURL string) *Client {
+	return newClient(t, peerURL, func(c *Config) { c.Security, c.Logger = p.Security, p.cfg.Logger })
 }
 
 // requireLogged waits for words in the log: the two sides of a connection end
@@ -105,16 +105,16 @@ func (p *process) requireLogged(t *testing.T, words string) {
 	eventually.True(t, "the log to have "+words, func() bool { return strings.Contains(p.log.String(), words) })
 }
 
-func (p *process) ask(t *testing.T, url string) error {
-	return ask(testContext(t), p.client(t, url))
+func (p *process) ask(t *testing.T, peerURL string) error {
+	return ask(testContext(t), p.client(t, peerURL))
 }
 
 func TestMembersAuthenticateEachOther(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := server.listen(t)
-	require.NoError(t, client.ask(t, url))
-	require.NoError(t, client.ask(t, strings.Replace(url, "http:", "https:", 1)), "the scheme makes no difference")
+	peerURL := server.listen(t)
+	require.NoError(t, client.ask(t, peerURL))
+	require.NoError(t, client.ask(t, strings.Replace(peerURL, "http:", "https:", 1)), "the scheme makes no difference")
 	require.Equal(t, 1, server.table.looks(), "known members cost no look at the table")
 	require.Equal(t, 1, client.table.looks())
 }
@@ -122,16 +122,16 @@ func TestMembersAuthenticateEachOther(t *testing.T) {
 func TestOnlyMembersAreAccepted(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := server.listen(t)
+	peerURL := server.listen(t)
 	stranger := newProcess(t, caller, 1)
 	stranger.table.set(server.Member)
-	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
+	require.Error(t, stranger.client(t, peerURL).Probe(testContext(t)))
 	server.requireLogged(t, "not that of a current member")
 	stranger.requireLogged(t, "the member rejected the connection")
 	require.Equal(t, 2, server.table.looks(), "one look for the certificate that it does not know")
 	require.InEpsilon(t, 1, testutil.ToFloat64(server.Rejections()), 0)
 
-	host := strings.TrimPrefix(url, "http://")
+	host := strings.TrimPrefix(peerURL, "http://")
 	call := func(c credentials.TransportCredentials) error {
 		conn, err := grpc.NewClient(host, grpc.WithTransportCredentials(c))
 		require.NoError(t, err)
@@ -146,23 +146,23 @@ func TestOnlyMembersAreAccepted(t *testing.T) {
 		InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
 		Certificates: []tls.Certificate{client.cfg.Certificate.current()},
 	}))), "a member's certificate over TLS 1.2")
-	require.NoError(t, client.ask(t, url))
+	require.NoError(t, client.ask(t, peerURL))
 
 	introduce(server)
-	require.Error(t, client.ask(t, url), "a member that was removed")
+	require.Error(t, client.ask(t, peerURL), "a member that was removed")
 }
 
 // A process that just started is in the table, and the others have not seen it yet.
 func TestAMemberThatJustStartedIsAcceptedAtOnce(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := server.listen(t)
+	peerURL := server.listen(t)
 	restarted := newProcess(t, caller, 2)
 	server.table.set(server.Member, restarted.Member)
 	restarted.table.set(server.Member, restarted.Member)
-	require.NoError(t, restarted.ask(t, url))
+	require.NoError(t, restarted.ask(t, peerURL))
 	require.Equal(t, 2, server.table.looks())
-	require.Error(t, client.ask(t, url), "the process that it replaced")
+	require.Error(t, client.ask(t, peerURL), "the process that it replaced")
 }
 
 func TestADialerFindsAMemberThatRestarted(t *testing.T) {
@@ -177,11 +177,11 @@ func TestADialerFindsAMemberThatRestarted(t *testing.T) {
 func TestDialerRejectsOtherProcesses(t *testing.T) {
 	server, other, client := newProcess(t, memberID, 1), newProcess(t, 0xbb, 1), newProcess(t, caller, 1)
 	introduce(server, other, client)
-	url := other.listen(t)
-	require.ErrorIs(t, client.ask(t, url), ErrOtherNode)
+	peerURL := other.listen(t)
+	require.ErrorIs(t, client.ask(t, peerURL), ErrOtherNode)
 	client.requireLogged(t, `it has the certificate of member \"nbb\" (bb)`)
 	client.requireLogged(t, "--initial-advertise-peer-urls")
-	client.requireLogged(t, url)
+	client.requireLogged(t, peerURL)
 	client.requireLogged(t, "member="+server.Name)
 
 	require.ErrorIs(t, client.ask(t, newProcess(t, memberID, 1).listen(t)), ErrOtherNode, "a process that is no member")
@@ -204,11 +204,11 @@ func TestFailuresAreLoggedOncePerChange(t *testing.T) {
 func TestProbesReportWhetherTheMemberAccepts(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := server.listen(t)
-	require.NoError(t, client.client(t, url).Probe(testContext(t)))
+	peerURL := server.listen(t)
+	require.NoError(t, client.client(t, peerURL).Probe(testContext(t)))
 	stranger := newProcess(t, caller, 1)
 	stranger.table.set(server.Member)
-	require.Error(t, stranger.client(t, url).Probe(testContext(t)))
+	require.Error(t, stranger.client(t, peerURL).Probe(testContext(t)))
 }
 
 func TestRevokedMembersLoseTheirConnections(t *testing.T) {
@@ -285,12 +285,12 @@ func TestHandshakesAreBounded(t *testing.T) {
 func TestKnownMembersNeedNoDatabase(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := server.listen(t)
+	peerURL := server.listen(t)
 	server.table.err = errors.New("the database is away")
-	require.NoError(t, client.ask(t, url))
+	require.NoError(t, client.ask(t, peerURL))
 	stranger := newProcess(t, caller, 1)
 	stranger.table.set(server.Member)
-	require.Error(t, stranger.ask(t, url))
+	require.Error(t, stranger.ask(t, peerURL))
 	server.requireLogged(t, "the database is away")
 }
 
@@ -373,20 +373,20 @@ func TestFilesThatChangeArePublishedBeforeTheyAreShown(t *testing.T) {
 	_, configured = files(t, ca, ca)
 	client := newProcess(t, caller, 1, configured)
 	introduce(server, client)
-	url := server.listen(t)
-	s := open(t, client.client(t, url))
+	peerURL := server.listen(t)
+	s := open(t, client.client(t, peerURL))
 
 	dir.Write(t, ca, "member")
-	require.NoError(t, client.ask(t, url), "the old one is shown until the new one is published")
+	require.NoError(t, client.ask(t, peerURL), "the old one is shown until the new one is published")
 	renewed := server.cfg.Certificate.Fingerprint()
 	require.NotEqual(t, server.Fingerprint, renewed)
 	server.cfg.Certificate.Published(server.Fingerprint)
-	require.NoError(t, client.ask(t, url))
+	require.NoError(t, client.ask(t, peerURL))
 
 	server.Fingerprint = renewed
 	introduce(server, client)
 	server.cfg.Certificate.Published(renewed)
-	require.NoError(t, client.ask(t, url))
+	require.NoError(t, client.ask(t, peerURL))
 	server.Revoke()
 	requireOpen(t, s, "connections of the same process stay")
 
@@ -399,10 +399,10 @@ func TestFilesThatChangeArePublishedBeforeTheyAreShown(t *testing.T) {
 func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
-	url := serve(t, grpc.Creds(server.Accept()), grpc.ConnectionTimeout(100*time.Millisecond))
-	d := newDialer(memberID, must(parseURLs([]string{url})), newPool(t, func(c *Config) { c.Security = client.Security }))
+	peerURL := serve(t, grpc.Creds(server.Accept()), grpc.ConnectionTimeout(100*time.Millisecond))
+	d := newDialer(memberID, must(parseURLs([]string{peerURL})), newPool(t, func(c *Config) { c.Security = client.Security }))
 	for _, words := range []string{"", "GET / HTTP/1.1\r\n\r\n" + strings.Repeat("x", 100)} {
-		address := strings.TrimPrefix(url, "http://")
+		address := strings.TrimPrefix(peerURL, "http://")
 		var conn net.Conn
 		// its time may be over before the handshake is
 		eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
@@ -420,7 +420,7 @@ func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 		}
 		_ = conn.Close() // to a server that has closed it already
 	}
-	mute, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	mute, err := net.Dial("tcp", strings.TrimPrefix(peerURL, "http://"))
 	require.NoError(t, err)
 	_, err = mute.Read(make([]byte, 1))
 	require.Error(t, err)

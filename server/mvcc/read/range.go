@@ -26,23 +26,23 @@ func (r *Reader) Range(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest
 	return res, nil
 }
 
-// RangeAt answers q at the revision that it asks for when now is the newest one.
-func (now *Reading) RangeAt(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
-	read, err := now.Past(q.Revision)
+// RangeAt answers q at the revision that it asks for when r is at the newest one.
+func (r *Reading) RangeAt(ctx context.Context, q *mvcc.RangeRequest) (*mvcc.RangeResult, error) {
+	read, err := r.Past(q.Revision)
 	if err != nil {
 		return nil, err
 	}
 	res, err := read.Range(ctx, q)
 	if len(q.End) != 0 {
-		now.reader.node.CountRange(read.table)
+		r.reader.node.CountRange(read.table)
 	}
-	if read != now {
+	if read != r {
 		err = cmp.Or(read.Check(ctx), err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	res.Revision = now.rev
+	res.Revision = r.rev
 	return res, nil
 }
 

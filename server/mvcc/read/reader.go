@@ -145,19 +145,19 @@ func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*R
 	return &Reading{reader: r, rev: visible, turn: pagesOfTurn}, nil
 }
 
-// Past returns a reading at the revision that a request asks for when now is the newest one:
-// now itself if it asks for none, which is 0 or less. Errors: mvcc.ErrCompacted,
+// Past returns a reading at the revision that a request asks for when r is at the newest one:
+// r itself if it asks for none, which is 0 or less. Errors: mvcc.ErrCompacted,
 // mvcc.ErrFutureRevision.
-func (now *Reading) Past(asked int64) (*Reading, error) {
+func (r *Reading) Past(asked int64) (*Reading, error) {
 	switch {
 	case asked <= 0:
-		return now, nil
-	case asked > now.rev:
+		return r, nil
+	case asked > r.rev:
 		return nil, mvcc.ErrFutureRevision
-	case asked < now.reader.node.CompactRevision():
+	case asked < r.reader.node.CompactRevision():
 		return nil, mvcc.ErrCompacted
 	default:
-		return &Reading{reader: now.reader, rev: asked, turn: now.turn}, nil
+		return &Reading{reader: r.reader, rev: asked, turn: r.turn}, nil
 	}
 }
 

@@ -21,25 +21,25 @@ func (r *Reader) RangeStream(ctx context.Context, as auth.Permit, q *mvcc.RangeR
 	return now.RangeStream(ctx, q, chunkBytes, send)
 }
 
-// RangeStream answers q at the revision that it asks for when now is the newest one, in chunks
+// RangeStream answers q at the revision that it asks for when r is at the newest one, in chunks
 // of about chunkBytes bytes read as they are sent. q has no sort order but ascending keys, and no
 // revision filters. If it has another target without an order, the range is sorted by it as
 // Range does, and may have MaxSorted bytes, else the error is mvcc.ErrSortTooLarge. send gets the
 // records of each chunk, in order; only the last call, marked so, has Revision, Count and More,
 // and it may come without records.
-func (now *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunkBytes int,
+func (r *Reading) RangeStream(ctx context.Context, q *mvcc.RangeRequest, chunkBytes int,
 	send func(chunk *mvcc.RangeResult, last bool) error) error {
-	read, err := now.Past(q.Revision)
+	read, err := r.Past(q.Revision)
 	if err != nil {
 		return err
 	}
-	s := &rangeStreamer{q: q, read: read, chunkBytes: chunkBytes, send: send, last: &mvcc.RangeResult{Revision: now.rev}}
-	defer func() { now.reader.sorted.Add(-int64(s.sorted)) }()
+	s := &rangeStreamer{q: q, read: read, chunkBytes: chunkBytes, send: send, last: &mvcc.RangeResult{Revision: r.rev}}
+	defer func() { r.reader.sorted.Add(-int64(s.sorted)) }()
 	if err := s.run(ctx); err != nil {
 		return err
 	}
 	if len(q.End) != 0 {
-		now.reader.node.CountRange(read.table)
+		r.reader.node.CountRange(read.table)
 	}
 	return send(s.last, true)
 }

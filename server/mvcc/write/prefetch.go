@@ -86,17 +86,17 @@ func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, li
 
 // readRanges reads the ranges of pre at the visible revision.
 func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
-	read := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible())
+	reading := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible())
 	pre.keys, pre.bytes, pre.bases = 0, 0, make(map[string]indexEntry)
 	index := func(key []byte, x coder.Index) { pre.bases[string(key)] = indexEntry{Index: x, exists: true} }
 	for _, r := range pre.ranges {
-		read.OnIndex(nil)
+		reading.OnIndex(nil)
 		if r.deletes {
-			read.OnIndex(index)
+			reading.OnIndex(index)
 		}
 		r.records = nil
 		var failed error
-		err := read.Scan(ctx, r.Span(), r.values, 0, func(records []*coder.Record) bool {
+		err := reading.Scan(ctx, r.Span(), r.values, 0, func(records []*coder.Record) bool {
 			r.records = append(r.records, records...)
 			if failed = p.addRead(pre, records, r.values); failed == nil && pre.keys > exclusiveBatchKeys && pre.weight == 0 {
 				failed = p.acquireWeight(ctx, pre)
@@ -107,7 +107,7 @@ func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
 			return err
 		}
 	}
-	if err := read.Check(ctx); err != nil {
+	if err := reading.Check(ctx); err != nil {
 		return err
 	}
 	for _, r := range pre.ranges {

@@ -45,8 +45,8 @@ func TestRangesInATransactionSeeTheNewestStateOnce(t *testing.T) {
 func TestChangesOfATransactionAreNumbered(t *testing.T) {
 	l := lead(t, newStore(t))
 	l.must(t, put("c", "1"))
-	txn := &mvcc.Txn{Then: append(append(put("b", "1").Then, del("c").Then...), put("a", "1").Then...)}
-	l.must(t, txn)
+	request := &mvcc.Txn{Then: append(append(put("b", "1").Then, del("c").Then...), put("a", "1").Then...)}
+	l.must(t, request)
 	lo, hi := coder.LogBounds(l.Revision(), l.Revision())
 	var order string
 	for row, err := range l.p.cfg.Store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi}) {
@@ -70,9 +70,9 @@ func TestTransactionDoesNotReadCompactedRevisions(t *testing.T) {
 	l.compacted = 3
 	for revision, want := range map[int64]error{3: nil, 2: mvcc.ErrCompacted, -1: mvcc.ErrCompacted} {
 		before := l.Revision()
-		txn := put("b", "1")
-		txn.Then = append(txn.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: revision}})
-		c, err := l.p.PrefetchTxn(t.Context(), txn)
+		request := put("b", "1")
+		request.Then = append(request.Then, mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: all(), Revision: revision}})
+		c, err := l.p.PrefetchTxn(t.Context(), request)
 		require.NoError(t, err)
 		require.ErrorIs(t, l.together(t, c)[0], want, "revision %d", revision)
 		l.p.Release(c.Prefetched())

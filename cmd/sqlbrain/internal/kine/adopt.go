@@ -303,13 +303,13 @@ func (a *Adoption) page(ctx context.Context, last string) (page []row, err error
 	for rows.Next() {
 		var r row
 		var created bool
-		var createRevision, lease sql.NullInt64
+		var createRevision, leaseID sql.NullInt64
 		c := &r.record
-		if err := rows.Scan(&r.name, &c.ModRevision, &created, &r.deleted, &createRevision, &lease, &c.Value); err != nil {
+		if err := rows.Scan(&r.name, &c.ModRevision, &created, &r.deleted, &createRevision, &leaseID, &c.Value); err != nil {
 			return nil, err
 		}
 		// kine has no versions. Version 2 is any key that was changed since it was created.
-		c.Key, c.CreateRevision, c.Version, c.Lease = []byte(r.name), createRevision.Int64, 2, lease.Int64
+		c.Key, c.CreateRevision, c.Version, c.Lease = []byte(r.name), createRevision.Int64, 2, leaseID.Int64
 		if created || c.CreateRevision == 0 {
 			c.CreateRevision, c.Version = c.ModRevision, 1
 		}

@@ -54,7 +54,7 @@ type Point struct {
 }
 
 // Is reports whether a point is of this size of a system.
-func (p *Point) Is(system string, d Dataset) bool { return p.System == system && p.Dataset == d }
+func (p *Point) Is(name string, d Dataset) bool { return p.System == name && p.Dataset == d }
 
 // Compaction is the cost of one pass.
 type Compaction struct {

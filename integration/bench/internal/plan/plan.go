@@ -185,11 +185,11 @@ func (o Options) Cells() []Cell {
 }
 
 // Unsupported returns why a product has no such workload; "" if it has.
-func Unsupported(p system.Product, workload string) string {
+func Unsupported(p system.Product, name string) string {
 	if p != system.Kine {
 		return ""
 	}
-	switch workload {
+	switch name {
 	case "grant":
 		return "kine keeps no leases: a grant returns its time to live as the id, and nothing is written"
 	case "keepalive":

@@ -112,7 +112,7 @@ func header(f *result.File) string {
 }
 
 // rows makes a table with a cell for each system.
-func rows(f *result.File, value func(system string, c plan.Cell) string) string {
+func rows(f *result.File, value func(name string, c plan.Cell) string) string {
 	var b strings.Builder
 	b.WriteString(header(f))
 	for _, c := range cells(f) {
