@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -31,8 +33,9 @@ const (
 // Remembering that a token is missing is safe on every node: a client receives a token after
 // its row was committed, so a token that is missing when presented cannot appear later.
 type tokenLookups struct {
-	gate   *gate
-	misses *failures[string] // of addresses
+	slots   *semaphore.Weighted // of lookups
+	waiting atomic.Int64        // calls that wait for a slot
+	misses  *failures[string]   // of addresses
 
 	mu      sync.Mutex
 	running map[coder.TokenHash]*lookup
@@ -49,7 +52,7 @@ type lookup struct {
 
 func newTokenLookups() tokenLookups {
 	return tokenLookups{
-		gate: newGate(lookupsAtATime, lookupsWaiting), misses: newFailures[string](missesFree, missInterval),
+		slots: semaphore.NewWeighted(lookupsAtATime), misses: newFailures[string](missesFree, missInterval),
 		running: make(map[coder.TokenHash]*lookup), missing: newLRU[coder.TokenHash, time.Time](maxMissing),
 	}
 }
@@ -112,8 +115,9 @@ func (g *Guard) read(ctx context.Context, source string, h coder.TokenHash, l *l
 		result, l.err = "refused", mvcc.ErrTooManyRequests
 		return
 	}
-	if err := t.gate.run(ctx, func() { l.row, l.found, l.err = g.users.LookupToken(ctx, h) }); err != nil {
-		l.err = err
+	if l.err = t.acquire(ctx); l.err == nil {
+		l.row, l.found, l.err = g.users.LookupToken(ctx, h)
+		t.slots.Release(1)
 	}
 	switch {
 	case l.err != nil:
@@ -124,6 +128,18 @@ func (g *Guard) read(ctx context.Context, source string, h coder.TokenHash, l *l
 		result = "missing"
 		t.misses.add(source)
 	}
+}
+
+// acquire waits for a slot. Errors: mvcc.ErrTooManyRequests if lookupsWaiting calls wait already, ctx's.
+func (t *tokenLookups) acquire(ctx context.Context) error {
+	if t.slots.TryAcquire(1) {
+		return nil
+	}
+	defer t.waiting.Add(-1)
+	if t.waiting.Add(1) > lookupsWaiting {
+		return mvcc.ErrTooManyRequests
+	}
+	return t.slots.Acquire(ctx, 1)
 }
 
 func (t *tokenLookups) end(h coder.TokenHash, l *lookup) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,40 +26,28 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
-func TestAGateBoundsCallsThatRunAndThatWait(t *testing.T) {
+func TestLookupsOfTokensThatRunAndThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newGate(2, 3)
-		var running, most, done atomic.Int32
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		for range 5 {
-			wg.Go(func() {
-				if h.run(t.Context(), func() {
-					if n := running.Add(1); n > most.Load() {
-						most.Store(n)
-					}
-					<-release
-					running.Add(-1)
-					done.Add(1)
-				}) != nil {
-					t.Error("refused")
+		l := newTokenLookups()
+		for range lookupsAtATime {
+			require.NoError(t, l.acquire(t.Context()))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for range lookupsWaiting {
+			waiting.Go(func() {
+				if err := l.acquire(ctx); !errors.Is(err, context.Canceled) {
+					t.Error(err)
 				}
 			})
-			synctest.Wait()
 		}
-		require.ErrorIs(t, h.run(t.Context(), func() { t.Error("run") }), mvcc.ErrTooManyRequests)
-		require.EqualValues(t, 2, running.Load())
-		close(release)
-		wg.Wait()
-		require.EqualValues(t, 2, most.Load())
-		require.EqualValues(t, 5, done.Load())
-
-		h.slots <- struct{}{}
-		h.slots <- struct{}{}
-		ctx, cancel := context.WithCancel(t.Context())
+		synctest.Wait()
+		require.ErrorIs(t, l.acquire(t.Context()), mvcc.ErrTooManyRequests)
 		cancel()
-		require.ErrorIs(t, h.run(ctx, func() { t.Error("run") }), context.Canceled)
-		require.Empty(t, h.waiting, "a caller that went away leaves the queue")
+		waiting.Wait()
+		require.Zero(t, l.waiting.Load(), "callers that went away leave the queue")
+		l.slots.Release(1)
+		require.NoError(t, l.acquire(t.Context()))
 	})
 }
 
