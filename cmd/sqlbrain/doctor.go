@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/doctor"
-	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -76,19 +75,6 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 		}}}, nil
 	}
 	return report, err
-}
-
-// findings examines the database for the console.
-func (p *program) findings(ctx context.Context) ([]console.Finding, error) {
-	report, err := p.examine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	findings := make([]console.Finding, len(report.Findings))
-	for i, f := range report.Findings {
-		findings[i] = console.Finding{Check: f.Check, Status: string(f.Status), Detail: f.Detail, Advice: f.Advice}
-	}
-	return findings, nil
 }
 
 // only returns the address if there is one, and it is used.

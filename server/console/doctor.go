@@ -9,18 +9,6 @@ import (
 // examineTimeout bounds an examination of the database.
 const examineTimeout = 20 * time.Second
 
-// Finding is what one check of `sqlbrain doctor` found.
-type Finding struct {
-	Check  string `json:"check"`
-	Status string `json:"status"` // ok, warn, fail
-	Detail string `json:"detail"`
-	Advice string `json:"advice,omitempty"`
-}
-
-type doctorBody struct {
-	Findings []Finding `json:"findings"`
-}
-
 var (
 	errExamining = failure{http.StatusTooManyRequests, "another examination is running: try again"}
 	errExamined  = failure{http.StatusBadGateway, "the database could not be examined; the server's log says why"}
@@ -41,10 +29,10 @@ func (h *Handler) doctor(_ http.ResponseWriter, r *http.Request) (any, error) {
 	defer h.examining.Release(1)
 	ctx, cancel := context.WithTimeout(r.Context(), examineTimeout)
 	defer cancel()
-	findings, err := h.cfg.Examine(ctx)
+	report, err := h.cfg.Examine(ctx)
 	if err != nil {
 		h.cfg.Logger.Warn("examining the database for the console", "error", err)
 		return nil, errExamined
 	}
-	return &doctorBody{findings}, nil
+	return report, nil
 }

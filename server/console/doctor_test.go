@@ -10,19 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server"
-	"github.com/sqlbrain/sqlbrain/server/console"
 )
 
 // TestDoctorIsForRootAndOneAtATime: what it finds names hosts and users of the database.
 func TestDoctorIsForRootAndOneAtATime(t *testing.T) {
 	started, ended := make(chan time.Time), make(chan error)
-	var examine func(context.Context) ([]console.Finding, error)
+	var examine func(context.Context) (any, error)
 	address := start(t, func(c *server.Config) {
-		c.Examine = func(ctx context.Context) ([]console.Finding, error) { return examine(ctx) }
+		c.Examine = func(ctx context.Context) (any, error) { return examine(ctx) }
 	})
-	findings := []console.Finding{{Check: "reachable", Status: "ok", Detail: "at once"},
-		{Check: "engine", Status: "fail", Detail: "MyISAM", Advice: "use InnoDB"}}
-	examine = func(context.Context) ([]console.Finding, error) { return findings, nil }
+	report := object2{"findings": []object2{{"check": "reachable", "status": "ok", "detail": "at once"},
+		{"check": "engine", "status": "fail", "detail": "MyISAM", "advice": "use InnoDB"}}}
+	examine = func(context.Context) (any, error) { return report, nil }
 	got := newBrowser(t, address)
 	found := got.ok(got.ask("doctor"))["findings"].([]any)
 	require.Len(t, found, 2)
@@ -42,7 +41,7 @@ func TestDoctorIsForRootAndOneAtATime(t *testing.T) {
 	require.Len(t, root.ok(root.ask("doctor"))["findings"], 2)
 
 	// An examination has a deadline, and ends when its client leaves. The next one waits for that.
-	examine = func(ctx context.Context) ([]console.Finding, error) {
+	examine = func(ctx context.Context) (any, error) {
 		deadline, _ := ctx.Deadline()
 		started <- deadline
 		<-ctx.Done()
@@ -70,7 +69,7 @@ func TestDoctorIsForRootAndOneAtATime(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.Canceled)
 
 	// Why it failed is for the log: errors name the datastore.
-	examine = func(context.Context) ([]console.Finding, error) {
+	examine = func(context.Context) (any, error) {
 		return nil, errors.New("datastore mysql://db:3306/x: no")
 	}
 	for status = http.StatusTooManyRequests; status == http.StatusTooManyRequests; {

@@ -62,8 +62,8 @@ type Config struct {
 	// Figures asks another member what its process measures; nil: there are no others.
 	Figures func(ctx context.Context, member uint64) (map[string]float64, error)
 	Metrics prometheus.Gatherer
-	// Examine examines the database as `sqlbrain doctor` does; nil: it cannot be examined.
-	Examine func(ctx context.Context) ([]Finding, error)
+	// Examine returns what `sqlbrain doctor --output json` prints; nil: the database cannot be examined.
+	Examine func(ctx context.Context) (report any, err error)
 
 	Name, Product, EtcdVersion string
 
