@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -20,7 +18,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/feed"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
-	"github.com/sqlbrain/sqlbrain/server/console"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/status"
@@ -73,8 +70,8 @@ type Config struct {
 	PeerNode feed.Node
 	// Figures asks another member what its process measures, for the console; nil without PeerNode.
 	Figures func(ctx context.Context, member uint64) (map[string]float64, error)
-	// Examine examines the database for the console; nil: the console cannot.
-	Examine func(ctx context.Context) ([]console.Finding, error)
+	// Examine examines the database for the console, see console.Config; nil: the console cannot.
+	Examine func(ctx context.Context) (report any, err error)
 	// Router says where to send what this node cannot answer since it does not
 	// lead; nil for a node that always leads.
 	Router forward.Router
@@ -183,28 +180,8 @@ func (c Config) versions() status.Versions {
 		Product: c.Version}
 }
 
-// checked returns c with what nil and empty stand for, or what is wrong with it.
-func (c Config) checked() (Config, error) {
-	if len(c.ListenClientURLs) == 0 {
-		return c, errors.New("server: no client URL to listen on")
-	}
-	if c.MaxRequestBytes < 1 || c.MaxRequestBytes > MaxRequestBytes {
-		return c, fmt.Errorf("server: max request bytes %d is not between 1 and %d", c.MaxRequestBytes, MaxRequestBytes)
-	}
-	if n := min(c.MaxClientConnections, c.MaxMetricsConnections, c.MaxPeerConnections); n < 0 {
-		return c, fmt.Errorf("server: max connections %d is negative", n)
-	}
-	if c.MaxTxnOps < 0 {
-		return c, fmt.Errorf("server: max txn ops %d is negative", c.MaxTxnOps)
-	}
-	for _, d := range []time.Duration{
-		c.KeepAliveMinTime, c.KeepAliveInterval, c.KeepAliveTimeout,
-		c.RequestTimeout, c.SlowRequest, c.StopTimeout, c.AuthTokenTTL,
-	} {
-		if d < 0 {
-			return c, fmt.Errorf("server: duration %s is negative", d)
-		}
-	}
+// completed returns c with what nil and empty stand for. What its values may be is checked where they are set.
+func (c Config) completed() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -212,5 +189,5 @@ func (c Config) checked() (Config, error) {
 		c.Registry = prometheus.NewRegistry()
 	}
 	c.SnapshotDir = cmp.Or(c.SnapshotDir, os.TempDir())
-	return c, nil
+	return c
 }

@@ -28,10 +28,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestServerNeedsAClientURL(t *testing.T) {
-	requireRefused(t, "no client URL", func(c *Config) { *c = Config{} })
-}
-
 func TestAddressInUse(t *testing.T) {
 	s := startFake(t, &fakeNode{}, nil)
 	requireRefused(t, "listen on "+s.ClientURLs()[0]+": the address is in use by another process",

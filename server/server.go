@@ -63,10 +63,7 @@ func New(cfg Config, b *replica.Replica) (*Server, error) {
 }
 
 func newServer(cfg Config, n node) (_ *Server, err error) {
-	cfg, err = cfg.checked()
-	if err != nil {
-		return nil, err
-	}
+	cfg = cfg.completed()
 	s := &Server{cfg: cfg, node: n, log: cfg.Logger, conns: &transport.Connections{}, peerConns: &transport.Connections{},
 		streams: &transport.Streams{}, health: health.NewServer()}
 	defer func() {

@@ -100,7 +100,7 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 		logger.Info("sqlbrain stopped", "revision", n.node.Revision())
 	}()
 	n.connect(&c.Server)
-	c.Server.Examine = p.findings
+	c.Server.Examine = func(ctx context.Context) (any, error) { return p.examine(ctx) }
 	files := mostFiles()
 	c.Server.MaxClientConnections = clientConnections(files, c.Store.MaxOpenConns)
 	c.Server.MaxMetricsConnections, c.Server.MaxPeerConnections = otherConnections(files), otherConnections(files)

@@ -57,9 +57,6 @@ type Tracing struct {
 
 // Open starts to trace. The collector need not be there yet.
 func Open(ctx context.Context, cfg Config) (*Tracing, error) {
-	if cfg.SamplingRate < 0 || cfg.SamplingRate > PerMillion {
-		return nil, fmt.Errorf("tracing: the sampling rate %d is not between 0 and %d", cfg.SamplingRate, PerMillion)
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
