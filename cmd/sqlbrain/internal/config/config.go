@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
@@ -112,7 +113,7 @@ func (s *Settings) finish() error {
 	}
 	s.Server.TLS.CipherSuites = nil
 	for _, name := range s.cipherSuites {
-		id, ok := cipherSuite(name)
+		id, ok := tlsutil.GetCipherSuite(name)
 		if !ok {
 			return s.invalid("cipher-suites", "%q is no cipher suite", name)
 		}

@@ -1,11 +1,9 @@
 package config
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +89,7 @@ func (p *ttlPolicies) Set(s string) error {
 			return fmt.Errorf("the life of %s must be a duration of at least 1s, as in 90s or 1h", prefix)
 		}
 		if ttl > lease.MaxPolicyTTL {
-			return fmt.Errorf("the life of %s must be at most %v; without a policy keys live for ever", prefix,
+			return fmt.Errorf("the life of %s must be at most %v; without a policy keys do not expire", prefix,
 				lease.MaxPolicyTTL)
 		}
 		for _, other := range *p {
@@ -119,15 +117,4 @@ func (m *fileMode) Set(s string) error {
 	}
 	*m = fileMode(n)
 	return nil
-}
-
-// cipherSuite returns the number of a cipher suite. As in etcd, it may be one that is now
-// considered unsafe.
-func cipherSuite(name string) (id uint16, ok bool) {
-	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
-		if suite.Name == name {
-			return suite.ID, true
-		}
-	}
-	return 0, false
 }
