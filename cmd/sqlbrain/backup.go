@@ -12,20 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/durable"
-	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
-	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 func (p *program) newBackupCommand() *cobra.Command {
 	output := outputTable
-	c := backupCommand{program: p}
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write a consistent backup of the database to a file, while servers serve it",
@@ -42,58 +38,41 @@ Until then its directory holds temporary files, of up to twice the size of the b
   sqlbrain backup monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
   sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other?tls=true'`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0], output) },
+		RunE: func(cmd *cobra.Command, args []string) error { return p.backup(cmd.Context(), args[0], output) },
 	}
 	p.needs(cmd, databaseFlags...)
 	addOutputFlag(cmd, &output)
 	return cmd
 }
 
-type backupCommand struct{ *program }
-
-func (c *backupCommand) run(ctx context.Context, path string, form output) error {
-	err := c.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
-		return migrations.Verify(ctx, db.DialectName(), db.SQL())
-	})
-	if err != nil {
-		return err
-	}
+func (p *program) backup(ctx context.Context, path string, form output) error {
 	var made *export.Snapshot
 	var bytes int64
-	err = createComplete(path, func(w io.Writer) error {
-		made, bytes, err = c.write(ctx, filepath.Dir(path), w)
-		return err
+	err := createComplete(path, func(w io.Writer) error {
+		return p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) (err error) {
+			made, bytes, err = writeBackup(ctx, store, filepath.Dir(path), w)
+			return err
+		})
 	})
 	if err != nil {
 		return err
 	}
 	if form == outputJSON {
-		return json.NewEncoder(c.stdout).Encode(struct {
+		return json.NewEncoder(p.stdout).Encode(struct {
 			Datastore string `json:"datastore"`
 			File      string `json:"file"`
 			Revision  int64  `json:"revision"`
 			Bytes     int64  `json:"bytes"`
-		}{c.settings.URL().String(), path, made.Revision, bytes})
+		}{p.settings.URL().String(), path, made.Revision, bytes})
 	}
-	_, err = fmt.Fprintf(c.stdout, "datastore   %s\nfile        %s, %d bytes\nrevision    %d\n", c.settings.URL(), path,
+	_, err = fmt.Fprintf(p.stdout, "datastore   %s\nfile        %s, %d bytes\nrevision    %d\n", p.settings.URL(), path,
 		bytes, made.Revision)
 	return err
 }
 
-// write writes the backup to w. dir is for temporary files.
-func (c *backupCommand) write(ctx context.Context, dir string,
+// writeBackup writes a backup of store to w. dir is for temporary files.
+func writeBackup(ctx context.Context, store sqlstore.Store, dir string,
 	w io.Writer) (made *export.Snapshot, bytes int64, err error) {
-	u := c.settings.URL()
-	defer func() {
-		if err != nil && ctx.Err() == nil {
-			err = c.atDatastore(err)
-		}
-	}()
-	store, err := engines.Open(ctx, u, sqlstore.Options{ReadOnly: true, Shared: true})
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
 	if err := repair.RefuseUnfinished(ctx, store); err != nil {
 		return nil, 0, err
 	}

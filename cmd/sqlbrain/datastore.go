@@ -69,6 +69,27 @@ func (p *program) withDatabase(ctx context.Context, a access, f func(*sqldb.Data
 	return f(db)
 }
 
+// withStore runs f on the store in the settings' database, whose schema must be this binary's.
+func (p *program) withStore(ctx context.Context, o sqlstore.Options, f func(sqlstore.Store) error) (err error) {
+	err = p.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
+		return migrations.Verify(ctx, db.DialectName(), db.SQL())
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = p.atDatastore(err)
+		}
+	}()
+	store, err := engines.Open(ctx, p.settings.URL(), o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return f(store)
+}
+
 // prepareSchema brings the schema up to date, or only checks it.
 func (p *program) prepareSchema(ctx context.Context, logger *slog.Logger) error {
 	return p.withDatabase(ctx, create, func(db *sqldb.Database) error {

@@ -21,7 +21,7 @@ func main() {
 	// which a second one is lost.
 	go func() {
 		code := 1
-		if s, ok := stopOn(signals, cancel, time.Now).(syscall.Signal); ok {
+		if s, ok := stopOn(signals, cancel).(syscall.Signal); ok {
 			code = 128 + int(s) // as shells report an end by a signal
 		}
 		os.Exit(code)
@@ -31,12 +31,12 @@ func main() {
 
 // stopOn calls stop at the first signal, and returns the first later one that does not
 // repeat it.
-func stopOn(signals <-chan os.Signal, stop func(), now func() time.Time) os.Signal {
+func stopOn(signals <-chan os.Signal, stop func()) os.Signal {
 	<-signals
-	first := now()
+	first := time.Now()
 	stop()
 	for {
-		if s := <-signals; now().Sub(first) >= repeated {
+		if s := <-signals; time.Since(first) >= repeated {
 			return s
 		}
 	}

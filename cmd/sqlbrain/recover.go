@@ -11,12 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
-	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 func (p *program) newRecoverCommand() *cobra.Command {
@@ -61,27 +58,14 @@ type recoverCommand struct {
 	compact, yes, force bool
 }
 
-func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
+func (c *recoverCommand) run(ctx context.Context, o output) error {
 	if c.bump < 1 {
 		return &usageError{errors.New("--bump-revision must be at least 1")}
 	}
-	err = c.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
-		return migrations.Verify(ctx, db.DialectName(), db.SQL())
-	})
-	if err != nil {
-		return err
-	}
-	u := c.settings.URL()
-	defer func() {
-		if err != nil && ctx.Err() == nil {
-			err = c.atDatastore(err)
-		}
-	}()
-	store, err := engines.Open(ctx, u, sqlstore.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	return c.withStore(ctx, sqlstore.Options{}, func(store sqlstore.Store) error { return c.recover(ctx, store, o) })
+}
+
+func (c *recoverCommand) recover(ctx context.Context, store sqlstore.Store, o output) error {
 	found, err := repair.Examine(ctx, store)
 	if err != nil {
 		return err
@@ -100,7 +84,7 @@ func (c *recoverCommand) run(ctx context.Context, o output) (err error) {
 			return err
 		}
 	}
-	r := newRecoverReport(u.String(), found, next, c.yes)
+	r := newRecoverReport(c.settings.URL().String(), found, next, c.yes)
 	if o == outputJSON {
 		return json.NewEncoder(c.stdout).Encode(r)
 	}

@@ -167,7 +167,7 @@ func (s *source) load(ctx context.Context, o snapshot.LoadOptions,
 		defer func() { err = errors.Join(err, os.Remove(file)) }()
 		return loadFile(ctx, file, false, o, into)
 	}
-	if !makesNone(err) {
+	if !snapshot.Unsupported(err) {
 		return nil, fmt.Errorf("its snapshot: %w", err)
 	}
 	note("the server makes no snapshots: its keys are copied as they are now, without their history")
@@ -193,9 +193,4 @@ func (s *source) fetch(ctx context.Context, client *clientv3.Client) (_ string, 
 		return "", errors.Join(err, os.Remove(out.Name()))
 	}
 	return out.Name(), nil
-}
-
-// makesNone reports whether the server says that it does not know snapshots.
-func makesNone(err error) bool {
-	return status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "not supported")
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -328,19 +329,17 @@ func TestSignals(t *testing.T) {
 
 // A signal that comes twice, as from a terminal and from the program that started this one, is one request to stop.
 func TestRepeatedSignalsAreOne(t *testing.T) {
-	signals := make(chan os.Signal, 4)
-	for _, s := range []os.Signal{os.Interrupt, os.Interrupt, syscall.SIGTERM, os.Interrupt} {
-		signals <- s
-	}
-	// When each of them arrives.
-	times := []time.Duration{0, time.Millisecond, repeated, 2 * repeated}
-	var stopped int
-	last := stopOn(signals, func() { stopped++ }, func() time.Time {
-		at := time.Unix(0, 0).Add(times[0])
-		times = times[1:]
-		return at
+	synctest.Test(t, func(t *testing.T) {
+		signals, last, stopped := make(chan os.Signal, 4), make(chan os.Signal), 0
+		go func() { last <- stopOn(signals, func() { stopped++ }) }()
+		signals <- os.Interrupt
+		time.Sleep(time.Millisecond)
+		signals <- os.Interrupt
+		time.Sleep(repeated)
+		signals <- syscall.SIGTERM
+		signals <- os.Interrupt
+		require.Equal(t, syscall.SIGTERM, <-last)
+		require.Equal(t, 1, stopped)
+		require.Len(t, signals, 1)
 	})
-	require.Equal(t, syscall.SIGTERM, last)
-	require.Equal(t, 1, stopped)
-	require.Len(t, signals, 1)
 }

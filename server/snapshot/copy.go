@@ -150,8 +150,8 @@ func (c *copying) put(ctx context.Context, page *clientv3.GetResponse) error {
 	return nil
 }
 
-// unsupported reports whether a server refuses a call that it does not have. kine's error has no code.
-func unsupported(err error) bool {
+// Unsupported reports whether a server refuses a call that it does not have. kine's error has no code.
+func Unsupported(err error) bool {
 	return status.Code(err) == codes.Unimplemented || strings.Contains(err.Error(), "not supported")
 }
 
@@ -160,7 +160,7 @@ func (c *copying) grant(ctx context.Context) error {
 	for id := range c.leases {
 		ttl := id
 		switch l, err := c.from.TimeToLive(ctx, clientv3.LeaseID(id)); {
-		case err != nil && !unsupported(err):
+		case err != nil && !Unsupported(err):
 			return fmt.Errorf("reading the TTL of the lease %x: %w", uint64(id), err) // the client has repeated it
 		case err == nil && l.GrantedTTL > 0:
 			ttl = l.GrantedTTL
