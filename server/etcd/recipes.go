@@ -33,10 +33,8 @@ type concurrency struct {
 	ctx context.Context // ends when the calls must
 	end context.CancelFunc
 
-	mu      sync.Mutex
-	stopped bool
-	calls   int
-	idle    chan struct{} // closed when stopped and without calls
+	mu    sync.Mutex // no call begins while ctx is being ended
+	calls sync.WaitGroup
 }
 
 // keepAliveTimeout is after how long without an answer a lease's renewals are
@@ -54,7 +52,7 @@ func newConcurrency(g *guard.Guard, connect func() (*grpc.ClientConn, error)) (*
 	if err != nil {
 		return nil, err
 	}
-	c := &concurrency{guard: g, idle: make(chan struct{})}
+	c := &concurrency{guard: g}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	plain := clientv3.NewCtxClient(c.ctx) // lends them a logger and no more
 	// These clients ask once. The usual ones repeat what failed, which callers do
@@ -84,7 +82,7 @@ func (c *concurrency) run(ctx context.Context, f func(context.Context, *clientv3
 	if !c.begin() {
 		return rpctypes.ErrGRPCStopped
 	}
-	defer c.done()
+	defer c.calls.Done()
 	ctx, cancel := context.WithCancelCause(metadata.NewOutgoingContext(ctx, c.guard.Inner(ctx)))
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(rpctypes.ErrGRPCStopped) })()
@@ -111,20 +109,11 @@ func call[S, Req, Resp any](ctx context.Context, c *concurrency, service func(*c
 func (c *concurrency) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
+	if c.ctx.Err() != nil {
 		return false
 	}
-	c.calls++
+	c.calls.Add(1)
 	return true
-}
-
-func (c *concurrency) done() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls--
-	if c.stopped && c.calls == 0 {
-		close(c.idle)
-	}
 }
 
 // recipeError answers as etcd does: what its client makes of the errors it knows,
@@ -141,18 +130,19 @@ func recipeError(err error) error {
 func (c *concurrency) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stopped = true
-	if c.calls == 0 {
-		close(c.idle)
-	}
 	c.end()
 }
 
 // close waits until the calls that were stopped have returned, or ctx ends, and
 // ends what the client has running. Until then the server must answer.
 func (c *concurrency) close(ctx context.Context) {
+	idle := make(chan struct{})
+	go func() {
+		c.calls.Wait() // the server's end ends the calls, if ctx does not wait for them
+		close(idle)
+	}()
 	select {
-	case <-c.idle:
+	case <-idle:
 	case <-ctx.Done():
 	}
 	// Their errors would only report that their contexts ended.
