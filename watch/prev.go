@@ -132,7 +132,7 @@ func (h *Hub) lookUp(ctx context.Context, entries []*entry, prev []*coder.Record
 	return left, err
 }
 
-// search settles the lookups the caller has put on entries.
+// search resolves the lookups the caller has put on entries.
 func (h *Hub) search(ctx context.Context, entries []*entry) error {
 	lookups := make([]*lookup, len(entries))
 	h.mu.Lock()

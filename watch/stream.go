@@ -44,7 +44,7 @@ type Stream struct {
 	watchers map[int64]*watcher // also those ended by compaction, see Hub.endCompacted
 	nextID   int64
 	unsynced int                   // watchers that are not live
-	future   map[*watcher]struct{} // watchers whose start was in the future when last looked at
+	future   map[*watcher]struct{} // watchers whose start was in the future when last checked
 
 	waiting []*watcher // in the ready queue, whose lock guards it
 
@@ -123,7 +123,7 @@ func (s *Stream) Create(v Verdict, r CreateRequest) {
 	h.start(w, visible)
 }
 
-// refusal returns why w cannot be created, in the order in which etcd looks.
+// refusal returns why w cannot be created, in the order of etcd's checks.
 func (s *Stream) refusal(w *watcher, v Verdict) string {
 	switch {
 	case w.start < 0:

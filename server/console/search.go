@@ -20,7 +20,7 @@ const (
 type searchBody struct {
 	Keys    []childBody `json:"keys"`
 	Scanned int64       `json:"scanned"`
-	// Next is where the search continues; empty: all keys were looked at.
+	// Next is where the search continues; empty: all keys were searched.
 	Next []byte `json:"next"`
 }
 
@@ -40,7 +40,7 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 	s := &searcher{text: bytes.ToLower(text), searchBody: searchBody{Keys: []childBody{}, Next: key}}
 	whole, err := h.eachKey(r, searchTime, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true},
 		func(kv *mvccpb.KeyValue) bool {
-			s.look(kv)
+			s.add(kv)
 			return len(s.Keys) < searchPage
 		})
 	if err != nil {
@@ -57,7 +57,7 @@ type searcher struct {
 	text []byte // in lower case
 }
 
-func (s *searcher) look(kv *mvccpb.KeyValue) {
+func (s *searcher) add(kv *mvccpb.KeyValue) {
 	s.Scanned++
 	s.Next = coder.KeyAfter(kv.Key)
 	if !bytes.Contains(bytes.ToLower(kv.Key), s.text) {

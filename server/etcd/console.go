@@ -33,7 +33,7 @@ func (c *ConsoleKeys) AuthEnabled() bool { return c.guard.Enabled() }
 
 func (c *ConsoleKeys) Admit(ctx context.Context) error {
 	ctx = fromConsole(ctx)
-	_, err := c.guard.Somebody(ctx)
+	_, err := c.guard.AnyUser(ctx)
 	return c.answer(ctx, "console status", nil, nil, err)
 }
 

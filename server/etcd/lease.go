@@ -24,7 +24,7 @@ type leaseServer struct {
 
 // LeaseGrant creates a lease; id 0 lets the lessor choose.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	permit, err := s.guard.Somebody(ctx)
+	permit, err := s.guard.AnyUser(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 // lease does not exist.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context,
 	r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
-	permit, err := s.guard.Somebody(ctx)
+	permit, err := s.guard.AnyUser(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type maintenanceServer struct {
 
 // Status describes the node. Its raft index is the number of commits.
 func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	if _, err := s.guard.Somebody(ctx); err != nil {
+	if _, err := s.guard.AnyUser(ctx); err != nil {
 		return nil, err
 	}
 	st := s.headers.node.Status()
@@ -61,7 +61,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
 	authorize := s.guard.Admin
 	if r.Action == pb.AlarmRequest_GET {
-		authorize = s.guard.Somebody
+		authorize = s.guard.AnyUser
 	}
 	permit, err := authorize(ctx)
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// sendFragments sends r, in pieces of less than maxBytes bytes each where
-// fragment allows it and more than one event is left. Every piece but the last
-// is marked as a fragment. Each piece is a new message, because send may keep it.
+// sendFragments sends r, in fragments of less than maxBytes bytes each where
+// fragment allows it and more than one event is left. All but the last are
+// marked as fragments. Each is a new message, because send may keep it.
 func sendFragments(r *pb.WatchResponse, fragment bool, maxBytes int, send func(*pb.WatchResponse) error) error {
 	if !fragment || len(r.Events) < 2 || proto.Size(r) < maxBytes {
 		return send(r)
 	}
 	events := r.Events
 	for {
-		piece := &pb.WatchResponse{
+		part := &pb.WatchResponse{
 			Header:          r.Header,
 			WatchId:         r.WatchId,
 			Created:         r.Created,
@@ -24,7 +24,7 @@ func sendFragments(r *pb.WatchResponse, fragment bool, maxBytes int, send func(*
 			CompactRevision: r.CompactRevision,
 			Fragment:        true,
 		}
-		n, size := 0, proto.Size(piece)
+		n, size := 0, proto.Size(part)
 		for n < len(events) {
 			size += eventSize(proto.Size(events[n]))
 			if n > 0 && size >= maxBytes {
@@ -32,9 +32,9 @@ func sendFragments(r *pb.WatchResponse, fragment bool, maxBytes int, send func(*
 			}
 			n++
 		}
-		piece.Events, events = events[:n:n], events[n:]
-		piece.Fragment = len(events) > 0
-		if err := send(piece); err != nil || len(events) == 0 {
+		part.Events, events = events[:n:n], events[n:]
+		part.Fragment = len(events) > 0
+		if err := send(part); err != nil || len(events) == 0 {
 			return err
 		}
 	}

@@ -14,26 +14,26 @@ func TestFragments(t *testing.T) {
 	event := func(bytes int) *mvccpb.Event {
 		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: key, Value: make([]byte, bytes)}}
 	}
-	send := func(fragment bool, events ...*mvccpb.Event) (pieces []*pb.WatchResponse) {
+	send := func(fragment bool, events ...*mvccpb.Event) (parts []*pb.WatchResponse) {
 		r := &pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 9}, WatchId: 4, Events: events}
 		require.NoError(t, sendFragments(r, fragment, 1000, func(p *pb.WatchResponse) error {
-			pieces = append(pieces, p)
+			parts = append(parts, p)
 			return nil
 		}))
-		return pieces
+		return parts
 	}
 	five := []*mvccpb.Event{event(300), event(300), event(300), event(5000), event(300)}
 	require.Len(t, send(false, five...), 1, "only watchers that ask for fragments get them")
 	require.Len(t, send(true, event(5000)), 1, "one event is never split")
 	require.Len(t, send(true, event(300), event(300)), 1)
 
-	pieces := send(true, five...)
+	parts := send(true, five...)
 	var sizes []int
 	var events []*mvccpb.Event
-	for i, p := range pieces {
+	for i, p := range parts {
 		sizes = append(sizes, len(p.Events))
 		events = append(events, p.Events...)
-		require.Equal(t, i < len(pieces)-1, p.Fragment, "all pieces but the last are fragments")
+		require.Equal(t, i < len(parts)-1, p.Fragment, "all parts but the last are fragments")
 		require.EqualValues(t, 9, p.Header.Revision)
 		require.EqualValues(t, 4, p.WatchId)
 		if len(p.Events) > 1 {
@@ -48,7 +48,7 @@ func TestFragments(t *testing.T) {
 	require.ErrorIs(t, err, failure)
 }
 
-// The size of a piece is added up event by event; it must be what the message
+// The size of a part is added up event by event; it must be what the message
 // really has.
 func TestFragmentSizes(t *testing.T) {
 	for _, n := range []int{0, 1, 100, 120, 128, 200, 16000, 16384, 70000, 3_000_000} {

@@ -69,7 +69,7 @@ func (l *Lessor) Revoke(ctx context.Context, as auth.Permit, id int64) (int64, e
 	if revoking {
 		err = l.pipeline.Submit(bounded, as, c) // only checks the permit
 	} else {
-		err = l.revokePiece(bounded, as, c)
+		err = l.revokeChunk(bounded, as, c)
 	}
 	if err != nil {
 		return 0, mvcc.PublicError(bounded, err)
@@ -89,7 +89,7 @@ func (l *Lessor) Revoke(ctx context.Context, as auth.Permit, id int64) (int64, e
 }
 
 // KeepAlive restarts the time of a lease and returns its TTL in seconds. A lease whose time is
-// up is not renewed: the call waits until its revocation has begun. It does not wait for all pieces, because
+// up is not renewed: the call waits until its revocation has begun. It does not wait for all chunks, because
 // the renewals of the client's other leases come after it in the same stream. Errors: mvcc.ErrLeaseNotFound, those of
 // as, of Leader and of write.Pipeline.Submit.
 func (l *Lessor) KeepAlive(ctx context.Context, as auth.Permit, id int64) (int64, error) {

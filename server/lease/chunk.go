@@ -10,33 +10,33 @@ const (
 	// Such a commit takes about 50 ms on SQLite and MariaDB, and 150 ms on MySQL 9.7, where
 	// the time grows faster than the number of keys.
 	revocationKeys = 2000
-	// minPieceKeys is the size of the smallest pieces, used with slow databases.
-	minPieceKeys = 100
-	// pieceTime is how long other writes should at most wait for a piece.
-	pieceTime = 60 * time.Millisecond
+	// minChunkKeys is the size of the smallest chunks, used with slow databases.
+	minChunkKeys = 100
+	// chunkTime is how long other writes should at most wait for a chunk.
+	chunkTime = 60 * time.Millisecond
 	// revocationRoom is the maximum number of keys of pending revocations. It bounds how many
 	// deletions a write can have ahead of it. A lease without keys counts as one key.
 	revocationRoom = revocationKeys
 )
 
-// pieceSize is the number of keys in the next piece of a revocation.
-type pieceSize struct{ keys atomic.Int64 }
+// chunkSize is the number of keys in the next chunk of a revocation.
+type chunkSize struct{ keys atomic.Int64 }
 
-func (p *pieceSize) get() int {
+func (p *chunkSize) get() int {
 	if n := p.keys.Load(); n > 0 {
 		return int(n)
 	}
 	return revocationKeys / 2
 }
 
-// learn adapts the size to the time that a piece of n keys took. It halves the size after a
-// slow piece, and increases it only after fast pieces of full size.
-func (p *pieceSize) learn(n int, took time.Duration) {
+// learn adapts the size to the time that a chunk of n keys took. It halves the size after a
+// slow chunk, and increases it only after fast chunks of full size.
+func (p *chunkSize) learn(n int, took time.Duration) {
 	size := p.get()
 	switch {
-	case took > pieceTime*3/2:
-		size = max(min(size, n)/2, minPieceKeys)
-	case took < pieceTime*2/3 && n >= size:
+	case took > chunkTime*3/2:
+		size = max(min(size, n)/2, minChunkKeys)
+	case took < chunkTime*2/3 && n >= size:
 		size = min(size*5/4, revocationKeys)
 	}
 	p.keys.Store(int64(size))

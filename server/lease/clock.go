@@ -15,10 +15,10 @@ type lease struct {
 	// persisted is a lower bound, in seconds, of the remaining time that the table holds. It
 	// holds for every outcome of the commits in progress.
 	persisted int64
-	due       time.Time     // of the next checkpoint or piece of its revocation
-	position  int           // in the heap; -1 while Run revokes a piece of it
-	revoking  bool          // the row is marked: pieces of it are being revoked
-	after     []byte        // the last key of its last revoked piece
+	due       time.Time     // of the next checkpoint or chunk of its revocation
+	position  int           // in the heap; -1 while Run revokes a chunk of it
+	revoking  bool          // the row is marked: chunks of it are being revoked
+	after     []byte        // the last key of its last revoked chunk
 	failures  int           // failed attempts to revoke it since the last success
 	begun     chan struct{} // closed once its row is marked, or it is revoked
 	ended     chan struct{} // closed once it is revoked

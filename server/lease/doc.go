@@ -42,12 +42,12 @@
 // # Revocation
 //
 // A lease is revoked in one revision, as in etcd, if it holds at most revocationKeys keys
-// (TestSmallLeaseIsRevokedInOneRevision). A larger one is revoked in pieces, each of which is
-// a revision (TestLargeLeaseIsRevokedInPieces). The first piece marks the row of the lease:
-// it takes no more keys and no renewals. The last piece removes the row. A new leader
+// (TestSmallLeaseIsRevokedInOneRevision). A larger one is revoked in chunks, each of which is
+// a revision (TestLargeLeaseIsRevokedInChunks). The first chunk marks the row of the lease:
+// it takes no more keys and no renewals. The last chunk removes the row. A new leader
 // continues with a lease that is marked (TestNextLeaderContinuesRevocation). The size of
-// pieces adapts to the database, so that other writes wait for about 60 ms. An expired lease
-// has one piece revoked at a time, and then waits for the other leases that are due
+// chunks adapts to the database, so that other writes wait for about 60 ms. An expired lease
+// has one chunk revoked at a time, and then waits for the other leases that are due
 // (TestSmallLeasesExpireNextToLargeOne). Checkpoints do not wait for revocations
 // (TestCheckpointsDoNotWaitForRevocations).
 //

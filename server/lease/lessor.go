@@ -49,7 +49,7 @@ type Lessor struct {
 	policies []policy // only the sequencer uses them
 
 	revocations *semaphore.Weighted // keys that pending revocations delete, see revocationRoom
-	pieceSize   pieceSize
+	chunkSize   chunkSize
 
 	mu     sync.Mutex
 	leases map[int64]*lease

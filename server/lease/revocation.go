@@ -12,14 +12,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// revokeCommand revokes a lease, or one piece of it.
+// revokeCommand revokes a lease, or one chunk of it.
 type revokeCommand struct {
 	l       *Lessor
 	id      int64
 	expired *lease          // revoke only this lease; nil: the one that has the id now
-	marked  bool            // the row is marked: this is not the first piece
-	after   []byte          // the last key of the previous piece
-	keys    *write.Prefetch // nil: revoke nothing, because pieces are being revoked already
+	marked  bool            // the row is marked: this is not the first chunk
+	after   []byte          // the last key of the previous chunk
+	keys    *write.Prefetch // nil: revoke nothing, because chunks are being revoked already
 
 	// Evaluate sets these.
 	more     bool  // the lease still exists, and its row is marked
@@ -64,10 +64,10 @@ func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
 	return nil
 }
 
-// revokePiece reads keys of the lease and executes c: the whole revocation if the lease holds
-// at most revocationKeys keys, else a piece. It waits for room until ctx ends, and then takes
+// revokeChunk reads keys of the lease and executes c: the whole revocation if the lease holds
+// at most revocationKeys keys, else a chunk. It waits for room until ctx ends, and then takes
 // at most RequestTimeout.
-func (l *Lessor) revokePiece(ctx context.Context, as auth.Permit, c *revokeCommand) (err error) {
+func (l *Lessor) revokeChunk(ctx context.Context, as auth.Permit, c *revokeCommand) (err error) {
 	bounded, cancel := l.bound(ctx)
 	c.keys, err = l.pipeline.PrefetchLease(bounded, c.id, c.after, write.SmallLease)
 	cancel()
@@ -91,7 +91,7 @@ func (l *Lessor) revokePiece(ctx context.Context, as auth.Permit, c *revokeComma
 			return err
 		}
 		if c.keys.More() || c.marked {
-			c.keys.Cut(l.pieceSize.get())
+			c.keys.Cut(l.chunkSize.get())
 		}
 	}
 	defer l.pipeline.Release(c.keys)
@@ -104,12 +104,12 @@ func (l *Lessor) revokePiece(ctx context.Context, as auth.Permit, c *revokeComma
 		return err
 	}
 	if c.more {
-		l.pieceSize.learn(n, steps.Evaluate+steps.Commit-before.Evaluate-before.Commit)
+		l.chunkSize.learn(n, steps.Evaluate+steps.Commit-before.Evaluate-before.Commit)
 	}
 	return nil
 }
 
-// markRevoking records that the row of lease id is marked. Its next piece is due. If the lease
+// markRevoking records that the row of lease id is marked. Its next chunk is due. If the lease
 // is not in the heap, expire enqueues it.
 func (l *Lessor) markRevoking(id int64) {
 	l.mu.Lock()
@@ -131,7 +131,7 @@ func (l *Lessor) get(id int64) (le *lease, revoking bool) {
 	return le, le.revoking
 }
 
-// expire revokes one piece of le, whose time is up or whose row is marked. If the piece failed,
+// expire revokes one chunk of le, whose time is up or whose row is marked. If the chunk failed,
 // or is not the last one, expire enqueues le after the leases that are due by then.
 func (l *Lessor) expire(ctx context.Context, le *lease) {
 	l.mu.Lock()
@@ -140,7 +140,7 @@ func (l *Lessor) expire(ctx context.Context, le *lease) {
 	if gone {
 		return
 	}
-	err := l.revokePiece(ctx, auth.System, c)
+	err := l.revokeChunk(ctx, auth.System, c)
 	switch {
 	case errors.Is(err, mvcc.ErrLeaseNotFound), errors.Is(err, mvcc.ErrNotServing), errors.Is(err, mvcc.ErrNotLeader),
 		errors.Is(err, mvcc.ErrLeaderLost):

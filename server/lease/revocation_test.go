@@ -31,9 +31,9 @@ func TestSmallLeaseIsRevokedInOneRevision(t *testing.T) {
 	require.Empty(t, l.keys())
 }
 
-// TestRenewalDoesNotWaitForAllPieces checks that a renewal is refused once the first piece is revoked, also by the next
+// TestRenewalDoesNotWaitForAllChunks checks that a renewal is refused once the first chunk is revoked, also by the next
 // leader. The renewals of other leases wait for the answer.
-func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
+func TestRenewalDoesNotWaitForAllChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		l := idle(t, store)
@@ -41,9 +41,9 @@ func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
 			write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
 			require.NoError(t, err)
 		}
-		piece := l.revokeCommand(5)
-		piece.keys.Cut(1)
-		require.NoError(t, l.together(piece)[0])
+		chunk := l.revokeCommand(5)
+		chunk.keys.Cut(1)
+		require.NoError(t, l.together(chunk)[0])
 		for range 2 {
 			began := time.Now()
 			_, err := l.keepAlive(5)
@@ -55,7 +55,7 @@ func TestRenewalDoesNotWaitForAllPieces(t *testing.T) {
 	})
 }
 
-func TestLargeLeaseIsRevokedInPieces(t *testing.T) {
+func TestLargeLeaseIsRevokedInChunks(t *testing.T) {
 	store := newStore(t)
 	l := lead(t, store)
 	id := l.grant(7, 3600)
@@ -64,7 +64,7 @@ func TestLargeLeaseIsRevokedInPieces(t *testing.T) {
 	before := l.Revision()
 	rev, err := l.revoke(id)
 	require.NoError(t, err)
-	require.Equal(t, l.Revision(), rev, "the answer does not have the revision of the last piece")
+	require.Equal(t, l.Revision(), rev, "the answer does not have the revision of the last chunk")
 	require.Greater(t, rev, before+1)
 	require.Equal(t, "other", l.keys())
 	n := len(l.records(before))
@@ -82,27 +82,27 @@ func TestLargeLeaseIsRevokedInPieces(t *testing.T) {
 	l.grant(id, 3600)
 }
 
-// A key that is attached after the last piece was read would outlive the lease.
+// A key that is attached after the last chunk was read would outlive the lease.
 func TestLeaseThatIsBeingRevokedTakesNoKeys(t *testing.T) {
 	l := idle(t, newStore(t))
 	for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}},
 		write.NewTxnCommand(putLeased("a", 5)), write.NewTxnCommand(putLeased("b", 5))) {
 		require.NoError(t, err)
 	}
-	piece := l.revokeCommand(5)
-	piece.keys.Cut(1)
-	outcomes := l.together(piece, write.NewTxnCommand(putLeased("c", 5)))
+	chunk := l.revokeCommand(5)
+	chunk.keys.Cut(1)
+	outcomes := l.together(chunk, write.NewTxnCommand(putLeased("c", 5)))
 	require.NoError(t, outcomes[0])
-	require.ErrorIs(t, outcomes[1], mvcc.ErrLeaseNotFound, "in the batch of the first piece")
+	require.ErrorIs(t, outcomes[1], mvcc.ErrLeaseNotFound, "in the batch of the first chunk")
 	require.ErrorIs(t, l.together(write.NewTxnCommand(putLeased("c", 5)))[0], mvcc.ErrLeaseNotFound)
 	require.Equal(t, "b", l.keys())
 }
 
-// TestLastPieceIsNoLargerThanOthers checks that the rest of a large lease is revoked in pieces
+// TestLastChunkIsNoLargerThanOthers checks that the rest of a large lease is revoked in chunks
 // even if a lease of that size would be revoked at once.
-func TestLastPieceIsNoLargerThanOthers(t *testing.T) {
+func TestLastChunkIsNoLargerThanOthers(t *testing.T) {
 	l := lead(t, newStore(t))
-	l.lessor.pieceSize.keys.Store(100)
+	l.lessor.chunkSize.keys.Store(100)
 	id := l.grant(7, 3600)
 	l.attach("k/", revocationKeys+50, id)
 	before := l.Revision()
@@ -117,8 +117,8 @@ func TestLastPieceIsNoLargerThanOthers(t *testing.T) {
 	require.Zero(t, n)
 }
 
-func TestPieceSizesFollowTheDatabase(t *testing.T) {
-	var p pieceSize
+func TestChunkSizesFollowTheDatabase(t *testing.T) {
+	var p chunkSize
 	for range 100 {
 		p.learn(p.get(), time.Millisecond)
 	}
@@ -130,7 +130,7 @@ func TestPieceSizesFollowTheDatabase(t *testing.T) {
 	for range 100 {
 		p.learn(p.get(), time.Second)
 	}
-	require.Equal(t, minPieceKeys, p.get())
+	require.Equal(t, minChunkKeys, p.get())
 }
 
 func TestNextLeaderContinuesRevocation(t *testing.T) {
@@ -141,7 +141,7 @@ func TestNextLeaderContinuesRevocation(t *testing.T) {
 		l.attach("k/", 2*revocationKeys, id)
 		var reads atomic.Int64
 		store.onAttached(func(context.Context) error {
-			if reads.Add(1) > 2 { // the first piece reads twice
+			if reads.Add(1) > 2 { // the first chunk reads twice
 				return errors.New("made up")
 			}
 			return nil
@@ -257,7 +257,7 @@ func TestRevokingReadsNothingOnTheSequencer(t *testing.T) {
 	}))
 }
 
-// TestSmallLeasesExpireNextToLargeOne checks that small leases do not wait for all pieces of a
+// TestSmallLeasesExpireNextToLargeOne checks that small leases do not wait for all chunks of a
 // large one.
 func TestSmallLeasesExpireNextToLargeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestSmallLeasesExpireNextToLargeOne(t *testing.T) {
 		ends.Wait()
 		require.Len(t, order, 301)
 		require.Empty(t, l.keys())
-		require.NotEqual(t, large, order[0], "small leases waited for all pieces of a large one")
+		require.NotEqual(t, large, order[0], "small leases waited for all chunks of a large one")
 	})
 }
 

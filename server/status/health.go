@@ -182,12 +182,12 @@ func (h *Health) read(ctx context.Context, linearizable bool) error {
 	return nil
 }
 
-// leader waits up to leaderPatience for a leader: all members are equally ready while the leader
+// leader waits up to leaderWait for a leader: all members are equally ready while the leader
 // changes, and requests wait too.
 func (h *Health) leader(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, min(h.cfg.Timeout, leaderPatience))
+	ctx, cancel := context.WithTimeout(ctx, min(h.cfg.Timeout, leaderWait))
 	defer cancel()
-	tick := time.NewTicker(leaderPatience / 50)
+	tick := time.NewTicker(leaderWait / 50)
 	defer tick.Stop()
 	for h.cfg.Node.Status().Leader == 0 {
 		if h.cfg.Node.Stopped() != nil {
@@ -202,8 +202,8 @@ func (h *Health) leader(ctx context.Context) error {
 	return nil
 }
 
-// leaderPatience is about what it takes until another member leads.
-const leaderPatience = 2 * time.Second
+// leaderWait is about what it takes until another member leads.
+const leaderWait = 2 * time.Second
 
 // noLeader returns errNoLeaderKnown, with the reason if another member is of a version that does not fit.
 func (h *Health) noLeader() error {

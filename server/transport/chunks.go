@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// pieceBytes is the largest piece of a message. gRPC frees a piece once it is sent, so that it is also how
+	// chunkBytes is the largest chunk of a message. gRPC frees a chunk once it is sent, so that it is also how
 	// closely the server follows a client that takes a large answer slowly.
-	pieceBytes = 64 << 10
+	chunkBytes = 64 << 10
 	// sharedEvents and sharedValues are the least sizes of values that are not copied into the answer to a watch and
 	// to a range. The value of a version never changes, and all watchers of a key are sent the same slice. Copying a
-	// smaller value costs less than another piece. Those of events are in memory anyway, so not all are counted.
+	// smaller value costs less than another chunk. Those of events are in memory anyway, so not all are counted.
 	sharedEvents = 512
 	sharedValues = 2048
 	// maxFieldHead bounds the tag and the length, or the number, of a field.
@@ -21,15 +21,15 @@ const (
 	keyValueNumbers = 8 * maxFieldHead
 )
 
-// message is a message that is being written, in pieces that are counted in an account until they are sent.
+// message is a message that is being written, in chunks that are counted in an account until they are sent.
 type message struct {
 	to     *account // nil: they are not counted
 	shared int      // least size of values that are not copied
 	left   int      // about how many bytes are still to be copied
-	pieces mem.BufferSlice
+	chunks mem.BufferSlice
 
 	buf   []byte     // what the current buffer has
-	start int        // of the bytes of buf that are not in a piece yet
+	start int        // of the bytes of buf that are not in a chunk yet
 	root  mem.Buffer // all of the current buffer; nil: it is not from the pool
 }
 
@@ -45,7 +45,7 @@ func (w *message) room(n int) []byte {
 		return w.buf
 	}
 	w.flush()
-	size := max(n, min(w.left+keyValueNumbers, pieceBytes))
+	size := max(n, min(w.left+keyValueNumbers, chunkBytes))
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		w.buf = make([]byte, 0, size)
 		return w.buf
@@ -57,26 +57,26 @@ func (w *message) room(n int) []byte {
 		w.root = mem.NewBuffer(all, rangeBuffers)
 	} else {
 		w.to.add(len(*all), false)
-		w.root = mem.NewBuffer(all, (*ownPieces)(w.to))
+		w.root = mem.NewBuffer(all, (*ownChunks)(w.to))
 	}
 	return w.buf
 }
 
-// cut makes a piece of what was written since the last one.
+// cut makes a chunk of what was written since the last one.
 func (w *message) cut() {
 	switch {
 	case len(w.buf) == w.start:
 		return
 	case w.root == nil:
-		w.pieces = append(w.pieces, mem.SliceBuffer(w.buf[w.start:]))
+		w.chunks = append(w.chunks, mem.SliceBuffer(w.buf[w.start:]))
 	default:
-		w.pieces = append(w.pieces, w.root.Slice(w.start, len(w.buf)))
+		w.chunks = append(w.chunks, w.root.Slice(w.start, len(w.buf)))
 	}
 	w.left -= len(w.buf) - w.start
 	w.start = len(w.buf)
 }
 
-// flush ends the current buffer. Its pieces keep it.
+// flush ends the current buffer. Its chunks keep it.
 func (w *message) flush() {
 	w.cut()
 	if w.root != nil {
@@ -88,13 +88,13 @@ func (w *message) flush() {
 // done returns the message.
 func (w *message) done() mem.BufferSlice {
 	w.flush()
-	return w.pieces
+	return w.chunks
 }
 
 // copy writes b.
 func (w *message) copy(b []byte) {
 	for len(b) > 0 {
-		n := min(len(b), pieceBytes)
+		n := min(len(b), chunkBytes)
 		w.buf = append(w.room(n), b[:n]...)
 		b = b[n:]
 	}
@@ -122,39 +122,39 @@ func (w *message) keyValue(field byte, kv *mvccpb.KeyValue) {
 	w.buf = appendInt64(b, 6, kv.Lease)
 }
 
-// share makes pieces of v.
+// share makes chunks of v.
 func (w *message) share(v []byte) {
 	w.cut()
 	for len(v) > 0 {
-		part := v[:min(len(v), pieceBytes)]
+		part := v[:min(len(v), chunkBytes)]
 		part = part[:len(part):len(part)]
 		v = v[len(part):]
 		if w.to == nil || mem.IsBelowBufferPoolingThreshold(len(part)) {
-			w.pieces = append(w.pieces, mem.SliceBuffer(part))
+			w.chunks = append(w.chunks, mem.SliceBuffer(part))
 			continue
 		}
 		w.to.add(len(part), false)
-		w.pieces = append(w.pieces, mem.NewBuffer(&part, (*sharedPieces)(w.to)))
+		w.chunks = append(w.chunks, mem.NewBuffer(&part, (*sharedChunks)(w.to)))
 	}
 }
 
-// ownPieces is the pool that buffers return to.
-type ownPieces account
+// ownChunks is the pool that buffers return to.
+type ownChunks account
 
 // Get implements mem.BufferPool.
-func (p *ownPieces) Get(size int) *[]byte { return rangeBuffers.Get(size) }
+func (p *ownChunks) Get(size int) *[]byte { return rangeBuffers.Get(size) }
 
 // Put implements mem.BufferPool.
-func (p *ownPieces) Put(b *[]byte) {
+func (p *ownChunks) Put(b *[]byte) {
 	(*account)(p).taken(len(*b))
 	rangeBuffers.Put(b)
 }
 
-// sharedPieces is the pool that pieces of values return to.
-type sharedPieces account
+// sharedChunks is the pool that chunks of values return to.
+type sharedChunks account
 
 // Get implements mem.BufferPool.
-func (p *sharedPieces) Get(size int) *[]byte { return rangeBuffers.Get(size) }
+func (p *sharedChunks) Get(size int) *[]byte { return rangeBuffers.Get(size) }
 
 // Put implements mem.BufferPool.
-func (p *sharedPieces) Put(b *[]byte) { (*account)(p).taken(len(*b)) }
+func (p *sharedChunks) Put(b *[]byte) { (*account)(p).taken(len(*b)) }

@@ -112,7 +112,7 @@ func TestWatchResponsesHaveProtobufsBytes(t *testing.T) {
 			}
 		}
 		if len(got) > 2*shared+1 {
-			t.Fatalf("seed %d: %d pieces with %d values", seed, len(got), shared)
+			t.Fatalf("seed %d: %d chunks with %d values", seed, len(got), shared)
 		}
 	}
 }

@@ -87,10 +87,6 @@ func (g *Guard) Collectors() []prometheus.Collector {
 // New fails if cfg.Token is not one of etcd's kinds of tokens, or its files cannot be
 // read.
 func New(cfg Config) (*Guard, error) {
-	if cfg.BcryptCost < bcrypt.MinCost || cfg.BcryptCost > bcrypt.MaxCost {
-		return nil, fmt.Errorf("guard: a bcrypt cost of %d is not between %d and %d", cfg.BcryptCost, bcrypt.MinCost,
-			bcrypt.MaxCost)
-	}
 	g := &Guard{
 		cfg: cfg, log: cfg.Logger, users: cfg.Users, tokens: newTokens(cfg.TokenTTL),
 		hashing: newHashing(), logins: newLogins(), lookups: newLookups(),
@@ -187,9 +183,9 @@ func preAuthorized(err error) (auth.Permit, error) {
 	return auth.PreAuthorized, nil
 }
 
-// Somebody permits requests of every authenticated user. It authorizes the caller before the
+// AnyUser permits requests of every authenticated user. It authorizes the caller before the
 // request. Without authentication it permits all.
-func (g *Guard) Somebody(ctx context.Context) (auth.Permit, error) {
+func (g *Guard) AnyUser(ctx context.Context) (auth.Permit, error) {
 	return preAuthorized(g.authorize(ctx, func(v *view) error {
 		_, err := g.authenticated(ctx, v)
 		return err

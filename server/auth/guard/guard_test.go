@@ -144,7 +144,7 @@ func TestUnreadableRowsRefuseEveryCaller(t *testing.T) {
 	require.NoError(t, err)
 	root := as(t, g, "root")
 	require.ErrorContains(t, second(g.Admin(root)), "broken")
-	require.ErrorContains(t, second(g.Somebody(root)), "broken")
+	require.ErrorContains(t, second(g.AnyUser(root)), "broken")
 	require.ErrorContains(t, g.Watch(root, []byte("a/"), nil), "broken")
 	permit, _ := g.Range([]byte("a/"), nil)
 	_, err = n.Reader.Range(root, permit, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a/")}}, true)
@@ -204,9 +204,9 @@ func TestUnknownCallerIsUnauthenticated(t *testing.T) {
 	populate(t, g)
 	md := metadata.Pairs(userKey, "root", revisionKey, fmt.Sprint(g.Revision()), commonNameKey, "root")
 	forged := metadata.NewIncomingContext(t.Context(), md)
-	require.ErrorIs(t, second(g.Somebody(forged)), etcdauth.ErrUserEmpty)
-	require.ErrorIs(t, second(g.Somebody(From(forged, Client))), etcdauth.ErrUserEmpty)
-	require.NoError(t, second(g.Somebody(From(forged, Inside))))
+	require.ErrorIs(t, second(g.AnyUser(forged)), etcdauth.ErrUserEmpty)
+	require.ErrorIs(t, second(g.AnyUser(From(forged, Client))), etcdauth.ErrUserEmpty)
+	require.NoError(t, second(g.AnyUser(From(forged, Inside))))
 	require.NoError(t, second(g.Admin(From(forged, Peer))))
 }
 

@@ -125,7 +125,7 @@ func (g *Guard) WriteTxn(ctx context.Context, r *pb.TxnRequest) (auth.Permit, Ca
 
 // LeaseRevoke returns the permit of the end of a lease, which deletes its keys.
 func (g *Guard) LeaseRevoke(ctx context.Context, id int64) (auth.Permit, error) {
-	if _, err := g.Somebody(ctx); err != nil {
+	if _, err := g.AnyUser(ctx); err != nil {
 		return auth.Permit{}, err
 	}
 	permit, _, err := g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys) error {

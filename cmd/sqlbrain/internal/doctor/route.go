@@ -116,13 +116,13 @@ func proxyOf(greeting, version, comment string) string {
 // greet returns the version in the first packet of the listener at address: the
 // server's, unless a proxy replaced it.
 func greet(ctx context.Context, address string) (string, error) {
-	const patience = 5 * time.Second
-	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
+	const timeout = 5 * time.Second
+	conn, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close() //nolint:errcheck // nothing was sent
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	r := bufio.NewReader(conn)

@@ -178,7 +178,7 @@ func (a *Adoption) Revert(ctx context.Context, keepWrites bool) error {
 // unfinished says that an import, or a return to kine, did not end, so that the store has nothing that kine's table has
 // not. It makes a table Adopted whose import ended before the process could do that.
 func (a *Adoption) state(ctx context.Context) (table Table, token *coder.FenceToken, unfinished bool, err error) {
-	if table, err = Look(ctx, a.Dialect, a.DB); err != nil {
+	if table, err = Inspect(ctx, a.Dialect, a.DB); err != nil {
 		return table, nil, false, err
 	}
 	switch err := repair.RefuseUnfinished(ctx, a.Store); {

@@ -204,7 +204,7 @@ func (s *unreadable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 
 // claimed returns a database with a table of so many keys that was taken from kine, and what executes a statement
 // there, makes an adoption into a store, and looks at the table.
-func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), adoption func(sqlstore.Store) *Adoption, look func() Table) {
+func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), adoption func(sqlstore.Store) *Adoption, inspect func() Table) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
@@ -220,18 +220,18 @@ func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), a
 	adoption = func(store sqlstore.Store) *Adoption {
 		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
 	}
-	look = func() Table {
+	inspect = func() Table {
 		t.Helper()
-		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+		table, err := Inspect(t.Context(), sqlstore.DialectSQLite, db)
 		require.NoError(t, err)
 		return table
 	}
-	return db, exec, adoption, look
+	return db, exec, adoption, inspect
 }
 
 // TestWritingBackBeginsAnew: kine gets no part of the keys, and a server that goes on serves what it had.
 func TestWritingBackBeginsAnew(t *testing.T) {
-	db, exec, adoption, look := claimed(t, 2000)
+	db, exec, adoption, inspect := claimed(t, 2000)
 	store := memstore.New()
 	require.NoError(t, adoption(store).Import(t.Context(), false))
 	write := func(key string, rev int64) {
@@ -251,10 +251,10 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	write("/new/1", 2001)
 	before := rowsOf(t, store)
 	require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrWritten)
-	require.Equal(t, Adopted, look())
+	require.Equal(t, Adopted, inspect())
 	for pages := range 3 {
 		require.ErrorIs(t, adoption(&unreadable{store, pages * 10}).Revert(t.Context(), true), errCut)
-		require.Equal(t, Partial, look())
+		require.Equal(t, Partial, inspect())
 		require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrWritten)
 		require.NoError(t, adoption(store).Import(t.Context(), false), "a server goes on")
 		require.Equal(t, before, rowsOf(t, store))
@@ -266,7 +266,7 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	// A server that writes at this moment keeps its data.
 	late := &lateWrite{Store: store, write: func() { write("/new/3", 2003) }}
 	require.ErrorIs(t, adoption(late).Revert(t.Context(), true), ErrServed)
-	require.Equal(t, Partial, look())
+	require.Equal(t, Partial, inspect())
 	// If a server continues, the rows in kine's table are old, and nothing is filled with them.
 	require.NoError(t, adoption(store).Import(t.Context(), false))
 	require.ErrorIs(t, adoption(memstore.New()).Import(t.Context(), false), errPartial)
@@ -275,12 +275,12 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 		again := memstore.New()
 		copyRows(t, again, store)
 		require.ErrorIs(t, adoption(&failing{again, commits}).Revert(t.Context(), true), errCut)
-		require.Equal(t, Partial, look())
+		require.Equal(t, Partial, inspect())
 		if commits > 0 { // The keys are in kine's table: it can be imported, or returned.
 			imported := memstore.New()
 			copyRows(t, imported, again)
 			require.NoError(t, adoption(imported).Import(t.Context(), false))
-			require.Equal(t, Adopted, look())
+			require.Equal(t, Adopted, inspect())
 			exec(beginWriting)
 			require.NoError(t, adoption(again).Revert(t.Context(), false))
 			exec("ALTER TABLE kine RENAME COLUMN name TO name_being_written")
@@ -288,7 +288,7 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	}
 	write(compactKey, 2004) // kube-apiserver's, of the name of kine's own
 	require.NoError(t, adoption(store).Revert(t.Context(), true))
-	require.Equal(t, Used, look())
+	require.Equal(t, Used, inspect())
 	var rows, newest int
 	require.NoError(t, db.QueryRowContext(t.Context(),
 		"SELECT COUNT(*), MAX(id) FROM kine WHERE name = 'compact_rev_key'").Scan(&rows, &newest))
@@ -301,10 +301,10 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 // TestImportThatEndedIsNotRepeated: a table whose keys were imported is no source any more, whatever becomes of the
 // store.
 func TestImportThatEndedIsNotRepeated(t *testing.T) {
-	_, exec, adoption, look := claimed(t, 10)
+	_, exec, adoption, inspect := claimed(t, 10)
 	requireTable := func(want Table) {
 		t.Helper()
-		require.Equal(t, want, look())
+		require.Equal(t, want, inspect())
 	}
 
 	// A process that was served before the import has other keys.
@@ -388,13 +388,13 @@ func TestImportWhoseTableIsGone(t *testing.T) {
 
 	for _, again := range []bool{false, true} {
 		require.ErrorIs(t, adoption.Import(t.Context(), again), repair.ErrImporting)
-		table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+		table, err := Inspect(t.Context(), sqlstore.DialectSQLite, db)
 		require.NoError(t, err)
 		require.Equal(t, Adopted, table)
 	}
 	require.NoError(t, adoption.Revert(t.Context(), false))
 	require.Equal(t, rowsOf(t, memstore.New()), rowsOf(t, store))
-	table, err := Look(t.Context(), sqlstore.DialectSQLite, db)
+	table, err := Inspect(t.Context(), sqlstore.DialectSQLite, db)
 	require.NoError(t, err)
 	require.Equal(t, Used, table)
 }

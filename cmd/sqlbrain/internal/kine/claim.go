@@ -52,7 +52,7 @@ const (
 
 	// probeTime is how long a kine has to answer the probe. It looks for new rows every second.
 	probeTime = 5 * time.Second
-	// probePause is the time between two looks for the answer.
+	// probePause is the time between two queries for the answer.
 	probePause = 50 * time.Millisecond
 )
 
@@ -66,7 +66,7 @@ func (a *Adoption) take(ctx context.Context, table Table, unfinished bool) (Tabl
 			return Adopted, nil
 		}
 		// A kine that starts may have been faster.
-		if now, err := Look(ctx, a.Dialect, a.DB); err != nil || now != Used {
+		if now, err := Inspect(ctx, a.Dialect, a.DB); err != nil || now != Used {
 			return Absent, fmt.Errorf("creating kine's table: %w", failed)
 		}
 	}

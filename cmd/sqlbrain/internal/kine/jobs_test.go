@@ -77,7 +77,7 @@ func newJobs(t *testing.T) *jobsOfTest {
 // reset gives the jobs another database.
 func (t *jobsOfTest) reset(store sqlstore.Store) {
 	t.store = store
-	table, err := Look(t.Context(), sqlstore.DialectSQLite, t.kine)
+	table, err := Inspect(t.Context(), sqlstore.DialectSQLite, t.kine)
 	require.NoError(t, err)
 	if statement := map[Table]string{Used: claimTable, Adopted: reclaimTable}[table]; statement != "" {
 		_, err = t.kine.ExecContext(t.Context(), statement)

@@ -47,8 +47,8 @@ const (
 	newestRow = "SELECT COALESCE(MAX(id), 0) FROM kine"
 )
 
-// Look returns the state of the table.
-func Look(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
+// Inspect returns the state of the table.
+func Inspect(ctx context.Context, dialect string, db *sql.DB) (Table, error) {
 	var columns []string
 	var err error
 	if x := sqlx.NewDb(db, dialect); dialect == sqlstore.DialectSQLite {
