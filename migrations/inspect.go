@@ -47,7 +47,8 @@ func (st *state) foreign() error {
 	switch {
 	case len(st.object) > 0 && len(st.versions) == 0:
 		// A table that the user has no right on is not shown either.
-		return fmt.Errorf("%w: it has a table %s, but no table %s: %s, or, if sqlbrain made the table, grant the user SELECT on %[3]s",
+		return fmt.Errorf("%w: it has a table %s, but no table %s: %s, or, if sqlbrain made the table, grant the user "+
+			"SELECT on %[3]s",
 			ErrForeignTable, objectTable, versionsTable, hint)
 	case len(st.versions) > 0 && !named(st.versions, "version", "dirty"):
 		return fmt.Errorf("%w: the columns of its table %s are not golang-migrate's: %s", ErrForeignTable,

@@ -71,7 +71,8 @@ func newServer(cfg Config, n node) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	s.requests = transport.NewRequests(cfg.RequestBytes, cfg.MaxRequestBytes+etcd.MessageOverhead, cfg.requestProgressTimeout)
+	s.requests = transport.NewRequests(cfg.RequestBytes, cfg.MaxRequestBytes+etcd.MessageOverhead,
+		cfg.requestProgressTimeout)
 	if err := s.listen(); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,8 @@ func (p *program) serveKine(ctx context.Context, notes []string) error {
 		}
 		defer l.Close() //nolint:errcheck // the server has closed it, unless it was not reached
 		if kine.HostOnly(l) {
-			notes = append(notes, "the database is on this host: members on other hosts cannot reach this one unless POD_IP or --peer-bind-address is set")
+			notes = append(notes, "the database is on this host: members on other hosts cannot reach this one unless POD_IP "+
+				"or --peer-bind-address is set")
 		}
 		p.settings.Server.PeerURLs = []string{kine.PeerURL(l)}
 		p.settings.Server.Listen = opened(l)

@@ -45,7 +45,8 @@ recover shows what the database holds, and changes nothing unless --yes is given
 	cmd.Flags().Int64Var(&c.bump, "bump-revision", repair.DefaultBump,
 		"how much to raise the revision by; more than may have been lost")
 	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true,
-		"mark everything below the new revision as compacted; without it, clients continue from revisions that may have been lost")
+		"mark everything below the new revision as compacted; without it, clients continue from revisions that may have "+
+			"been lost")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "really do it; no server may be running")
 	cmd.Flags().BoolVar(&c.force, "force", false, "with --yes: do it although members may be running")
 	addOutputFlag(cmd, &output)
@@ -194,7 +195,8 @@ func (r *recoverReport) writeTable(w io.Writer) error {
 	}
 	lines = append(lines, fmt.Sprintf("new state    the revision %s %d, the term %d", did, r.Next.Revision, r.Next.Term))
 	if r.Next.CompactRevision == r.Next.Revision {
-		lines = append(lines, fmt.Sprintf("             everything below %s compacted: watches and lists from an old revision start again", did))
+		lines = append(lines, fmt.Sprintf("             everything below %s compacted: watches and lists from an old "+
+			"revision start again", did))
 	} else {
 		lines = append(lines, "             nothing is compacted: clients that have seen a lost revision do not learn of it")
 	}

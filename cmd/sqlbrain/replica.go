@@ -28,7 +28,8 @@ func openReplica(ctx context.Context, c *config.Config, dialect string, store sq
 	if !clustered(dialect) {
 		c.Replica.Exclusive = true
 		if len(cfg.PeerURLs) > 0 || cfg.PeerTLS.CertFile != "" {
-			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect, except that member list shows its peer URLs")
+			cfg.Logger.Warn("SQLite has one server: the settings for peers have no effect, except that member list shows its " +
+				"peer URLs")
 		}
 		c.Server.PeerURLs = firstOf(cfg.PeerURLs, c.Server.PeerURLs)
 		b, err := replica.OpenLeader(ctx, store, c.Replica)

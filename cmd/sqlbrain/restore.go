@@ -60,7 +60,8 @@ as compacted.`,
 	f.BoolVar(&c.skipHash, "skip-hash-check", false,
 		"do not compare the file with the hash at its end; for a file that was copied from a data directory and has none")
 	f.BoolVar(&c.replace, "replace", false, "replace what the database holds")
-	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the backup's revision by; not given, it is raised above what a replaced database had")
+	f.Int64Var(&c.bump, "bump-revision", 0, "how much to raise the backup's revision by; not given, it is raised above "+
+		"what a replaced database had")
 	f.BoolVar(&c.compact, "mark-compacted", false,
 		"mark everything below the new revision as compacted (required with --bump-revision, and only then)")
 	c.source.bind(f)
@@ -186,11 +187,14 @@ func (c *restoreCommand) report(l *snapshot.Loaded, o output) error {
 	raised := ""
 	switch replaced, safe := l.Replaced > 0, l.Revision > l.Replaced && l.CompactRevision == l.Revision; {
 	case replaced && safe:
-		raised = fmt.Sprintf("replaced    revision %d: the new one is above it, and clients that have seen older ones list again", l.Replaced)
+		raised = fmt.Sprintf("replaced    revision %d: the new one is above it, and clients that have seen older ones "+
+			"list again", l.Replaced)
 	case replaced:
-		raised = fmt.Sprintf("replaced    revision %d, which the new one is not safely above: clients may take new data for old", l.Replaced)
+		raised = fmt.Sprintf("replaced    revision %d, which the new one is not safely above: clients may take new data "+
+			"for old", l.Replaced)
 	case l.CompactRevision < l.Revision:
-		raised = fmt.Sprintf("not raised  the database was empty: if a client has seen a revision above %d, run sqlbrain recover --yes before a server starts", l.Revision)
+		raised = fmt.Sprintf("not raised  the database was empty: if a client has seen a revision above %d, run sqlbrain "+
+			"recover --yes before a server starts", l.Revision)
 	}
 	compacted := "nothing is compacted"
 	if l.CompactRevision > 0 {

@@ -113,7 +113,8 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	}
 	b := n.node
 	logger.Info("ready", "listen", s.ClientURLs(), "datastore", u,
-		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision", b.Revision())
+		"cluster_id", fmt.Sprintf("%x", b.ClusterID()), "member_id", fmt.Sprintf("%x", b.MemberID()), "revision",
+		b.Revision())
 	p.notifyServiceManager(logger, "READY=1")
 	return p.run(ctx, logger, n, s)
 }
@@ -160,8 +161,10 @@ func closeTracing(ctx context.Context, t *tracing.Tracing, logger *slog.Logger, 
 // warnPlainDatabase warns if keys and values leave this host in plain text.
 func warnPlainDatabase(logger *slog.Logger, u *sqlstore.URL) {
 	if u.Dialect == sqlstore.DialectMySQL && !u.Encrypted() && !isLocal(u) {
-		logger.Warn("connecting to a database on another host without TLS: others on the network can read and change keys and values; "+
-			"add tls=true to the URL of --datastore, and tls-ca=FILE if a private authority signed its certificate", "datastore", u)
+		logger.Warn("connecting to a database on another host without TLS: others on the network can read and change keys "+
+			"and values; "+
+			"add tls=true to the URL of --datastore, and tls-ca=FILE if a private authority signed its certificate", "datastore",
+			u)
 	}
 }
 

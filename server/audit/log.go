@@ -109,10 +109,12 @@ func newLog(cfg Config) (*Log, error) {
 			Name: "sqlbrain_audit_events_total", Help: "Events for the audit log, those that were suppressed or lost included.",
 		}, []string{"event"}),
 		suppressions: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "sqlbrain_audit_suppressed_total", Help: "Events that were only counted in the audit log, since there were too many.",
+			Name: "sqlbrain_audit_suppressed_total",
+			Help: "Events that were only counted in the audit log, since there were too many.",
 		}, []string{"event"}),
 		failures: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "sqlbrain_audit_failures_total", Help: "Lines that the audit log did not take: changes are in the process log instead, others are lost.",
+			Name: "sqlbrain_audit_failures_total",
+			Help: "Lines that the audit log did not take: changes are in the process log instead, others are lost.",
 		}, []string{"fate"}),
 		state: with.NewGauge(prometheus.GaugeOpts{
 			Name: "sqlbrain_audit_failing", Help: "1 while the audit log cannot be written.",

@@ -106,7 +106,8 @@ func (h *Handler) accessChanges() map[string]func(context.Context, *accessChange
 			return &pb.AuthUserAddRequest{Name: c.User, Password: c.Password,
 				Options: &authpb.UserAddOptions{NoPassword: c.Password == ""}}
 		}),
-		"user-delete": by(h.auth.UserDelete, func(c *accessChange) *pb.AuthUserDeleteRequest { return &pb.AuthUserDeleteRequest{Name: c.User} }),
+		"user-delete": by(h.auth.UserDelete,
+			func(c *accessChange) *pb.AuthUserDeleteRequest { return &pb.AuthUserDeleteRequest{Name: c.User} }),
 		"user-password": func(ctx context.Context, c *accessChange) error {
 			if c.Password == "" {
 				return badRequest("the new password is empty")
@@ -120,8 +121,10 @@ func (h *Handler) accessChanges() map[string]func(context.Context, *accessChange
 		"user-revoke": by(h.auth.UserRevokeRole, func(c *accessChange) *pb.AuthUserRevokeRoleRequest {
 			return &pb.AuthUserRevokeRoleRequest{Name: c.User, Role: c.Role}
 		}),
-		"role-add":    by(h.auth.RoleAdd, func(c *accessChange) *pb.AuthRoleAddRequest { return &pb.AuthRoleAddRequest{Name: c.Role} }),
-		"role-delete": by(h.auth.RoleDelete, func(c *accessChange) *pb.AuthRoleDeleteRequest { return &pb.AuthRoleDeleteRequest{Role: c.Role} }),
+		"role-add": by(h.auth.RoleAdd,
+			func(c *accessChange) *pb.AuthRoleAddRequest { return &pb.AuthRoleAddRequest{Name: c.Role} }),
+		"role-delete": by(h.auth.RoleDelete,
+			func(c *accessChange) *pb.AuthRoleDeleteRequest { return &pb.AuthRoleDeleteRequest{Role: c.Role} }),
 		"role-grant": func(ctx context.Context, c *accessChange) error {
 			kind, ok := permissionTypes[c.Type]
 			if !ok {

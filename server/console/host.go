@@ -23,7 +23,8 @@ func knownHosts(names []string, encrypted func(*http.Request) bool, next http.Ha
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r)
 		if _, err := netip.ParseAddr(host); err != nil && !known[host] && !encrypted(r) {
-			http.Error(w, fmt.Sprintf("The console does not know the name %q that it was called by, and so it may be another site's, by DNS rebinding.\n"+
+			http.Error(w, fmt.Sprintf("The console does not know the name %q that it was called by, and so it may be another "+
+				"site's, by DNS rebinding.\n"+
 				"Call it by localhost, an address, a name of --listen-client-urls or --advertise-client-urls, or https;\n"+
 				"or name it besides: --host-whitelist='*,%s'.", host, host), http.StatusMisdirectedRequest)
 			return

@@ -101,8 +101,9 @@ func (h *Handler) sample() ([]float64, error) {
 	}
 	st := h.cfg.Node.Status()
 	at := map[string]float64{
-		"time": float64(time.Now().UnixMilli()), "revision": float64(st.Revision), "compact_revision": float64(max(st.CompactRevision, 0)),
-		"db_size": float64(st.DBSize),
+		"time": float64(time.Now().UnixMilli()), "revision": float64(st.Revision),
+		"compact_revision": float64(max(st.CompactRevision, 0)),
+		"db_size":          float64(st.DBSize),
 	}
 	for _, s := range m.SQL {
 		at["sql.count"] += float64(s.Count)

@@ -31,7 +31,8 @@ var (
 	errDatabaseUnavailable = status.Error(codes.Unavailable,
 		"sqlbrain: the database is unavailable; the server's log says why")
 	errSingleMember = status.Error(codes.Unimplemented,
-		"sqlbrain: member changes are not supported by a server that has its database to itself; a cluster needs MySQL, MariaDB or TiDB")
+		"sqlbrain: member changes are not supported by a server that has its database to itself; a cluster needs MySQL, "+
+			"MariaDB or TiDB")
 	errLearners = status.Error(codes.Unimplemented,
 		"sqlbrain: learners are not supported: every member reads the database itself and has nothing to learn")
 	// etcd 3.7 sends this one without its code.

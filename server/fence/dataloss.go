@@ -331,7 +331,8 @@ func (r *LossRecorder) recorded(l coder.DataLoss, open error) error {
 		log.Warn("the database has what this member has seen, or was recovered since; restart this member")
 	case errors.Is(open, ErrUnproven):
 		r.fate.Store(int32(LossUnproven))
-		log.Error("suspected data loss could not be confirmed; this member stops, the others keep serving; see docs/runbook.md",
+		log.Error("suspected data loss could not be confirmed; this member stops, the others keep serving; see "+
+			"docs/runbook.md",
 			"error", open)
 	default:
 		return open

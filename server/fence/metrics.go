@@ -14,7 +14,8 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		InDoubt: promauto.With(r).NewCounter(prometheus.CounterOpts{
-			Name: "sqlbrain_commit_in_doubt_total", Help: "In-doubt commits: their outcome was unknown and was read from the fence row.",
+			Name: "sqlbrain_commit_in_doubt_total",
+			Help: "In-doubt commits: their outcome was unknown and was read from the fence row.",
 		}),
 	}
 }

@@ -68,7 +68,8 @@ func decodeToken(raw []byte) (coder.FenceToken, error) {
 func CheckToken(held, cur coder.FenceToken) error {
 	switch {
 	case cur.Sequence < held.Sequence || cur.Revision < held.Revision || cur.Term < held.Term:
-		return fmt.Errorf("%w: revision %d was acknowledged, the database is at %d (term %d, sequence %d; expected term %d, sequence %d)",
+		return fmt.Errorf("%w: revision %d was acknowledged, the database is at %d (term %d, sequence %d; expected term "+
+			"%d, sequence %d)",
 			ErrDataLost, held.Revision, cur.Revision, cur.Term, cur.Sequence, held.Term, held.Sequence)
 	case cur.Term > held.Term:
 		return fmt.Errorf("%w: it is at term %d, this server at %d", ErrDeposed, cur.Term, held.Term)

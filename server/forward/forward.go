@@ -110,7 +110,8 @@ func New(cfg Config) *Forwarder {
 		}),
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_forwarded_requests_total",
-			Help: "Attempts to have the leader answer a request: answered, repeated since the request was not executed or only reads, or lost with an unknown outcome.",
+			Help: "Attempts to have the leader answer a request: answered, repeated since the request was not executed or " +
+				"only reads, or lost with an unknown outcome.",
 		}, []string{"outcome"}),
 	}
 	for _, outcome := range []string{outcomeAnswered, outcomeRepeated, outcomeLost} {

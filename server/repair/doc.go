@@ -5,8 +5,8 @@
 // It upholds:
 //
 //   - No server serves an incomplete table (TestInterruptedRestoreStartsOver in server/replica). A
-//     job (restore, import of kine's keys, return to kine) names its kind and a random token in the job row. That row is
-//     committed with the fence row, so a server that looked for it before finds one of them when
+//     job (restore, import of kine's keys, return to kine) names its kind and a random token in the job row. That row
+//     is committed with the fence row, so a server that looked for it before finds one of them when
 //     it takes the fence row. The last commit says there that the job has ended.
 //   - Two jobs never mix their data. Each commit of a job is conditional on its token, so that a job
 //     that was overtaken fails at its next commit, however late that arrives. A job is overtaken

@@ -15,7 +15,8 @@ import (
 // The errors that say that a job is not finished, one for each kind, and that it was overtaken.
 var (
 	// ErrRestoring says that a restore is filling the table, or was interrupted.
-	ErrRestoring = errors.New("the database is being restored, or a restore was interrupted: run sqlbrain restore again, to its end")
+	ErrRestoring = errors.New("the database is being restored, or a restore was interrupted: run sqlbrain restore " +
+		"again, to its end")
 	// ErrImporting says that an import of kine's keys is filling the table, or was interrupted.
 	ErrImporting = errors.New("the keys of kine are being imported into the database, or that was interrupted: " +
 		"start sqlbrain kine again, or give kine its table back with sqlbrain kine --revert")
@@ -23,7 +24,8 @@ var (
 	ErrReverting = errors.New("the database is being given back to kine, or that was interrupted: " +
 		"run sqlbrain kine --revert again, or start sqlbrain kine to import the keys again")
 	// ErrOvertaken says that another job has the table.
-	ErrOvertaken = errors.New("another restore, import or return to kine took the database over: this one stopped before its end, and its data does not count")
+	ErrOvertaken = errors.New("another restore, import or return to kine took the database over: this one stopped " +
+		"before its end, and its data does not count")
 )
 
 var errUnfinished = map[coder.JobKind]error{coder.JobRestore: ErrRestoring, coder.JobImport: ErrImporting,

@@ -30,7 +30,8 @@ var (
 	// ErrNothingToRecover: the table holds neither a fence row nor data.
 	ErrNothingToRecover = errors.New("the table is empty: there is nothing to recover")
 	// ErrFenceMoved: the fence row changed between Examine and Recover.
-	ErrFenceMoved = errors.New("the fence row has changed since it was read: a server is running on this database; stop all of them first")
+	ErrFenceMoved = errors.New("the fence row has changed since it was read: a server is running on this database; " +
+		"stop all of them first")
 )
 
 // Findings is what Examine found in a table.

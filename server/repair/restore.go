@@ -16,7 +16,8 @@ import (
 )
 
 // ErrNotEmpty says that the table is not empty, as a Restore needs it.
-var ErrNotEmpty = errors.New("the database is not empty: restore --replace replaces what it holds, once all servers are stopped")
+var ErrNotEmpty = errors.New("the database is not empty: restore --replace replaces what it holds, once all servers " +
+	"are stopped")
 
 const (
 	// restoreRows and restoreBytes bound one commit of a restore. Rows are in key order, so a

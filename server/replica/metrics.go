@@ -43,9 +43,12 @@ func (m *metrics) observe(r *Replica) {
 		help string
 		get  func() int
 	}{
-		"sqlbrain_leases":              {"Leases that exist.", func() int { return ofLeader(r, func(l *leader) int { return l.lessor.Len() }) }},
-		"sqlbrain_request_queue":       {"Writes that wait for a batch.", func() int { return ofLeader(r, func(l *leader) int { return l.pipeline.Waiting() }) }},
-		"sqlbrain_index_cache_entries": {"Entries of the index cache.", func() int { return ofLeader(r, func(l *leader) int { return l.pipeline.Cached() }) }},
+		"sqlbrain_leases": {"Leases that exist.",
+			func() int { return ofLeader(r, func(l *leader) int { return l.lessor.Len() }) }},
+		"sqlbrain_request_queue": {"Writes that wait for a batch.",
+			func() int { return ofLeader(r, func(l *leader) int { return l.pipeline.Waiting() }) }},
+		"sqlbrain_index_cache_entries": {"Entries of the index cache.",
+			func() int { return ofLeader(r, func(l *leader) int { return l.pipeline.Cached() }) }},
 	} {
 		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help},
 			func() float64 { return float64(g.get()) })
@@ -64,7 +67,8 @@ func (m *metrics) observe(r *Replica) {
 	} {
 		promauto.With(m.own).NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sqlbrain_data_lost", ConstLabels: prometheus.Labels{"record": record},
-			Help: "1 if this node found that the database lost data, by what became of the record: pending (do not restart this node), written (no member serves), unproven (the others continue), refuted (nothing was lost).",
+			Help: "1 if this node found that the database lost data, by what became of the record: pending (do not restart " +
+				"this node), written (no member serves), unproven (the others continue), refuted (nothing was lost).",
 		}, func() float64 {
 			if r.Losses.Fate() == fate {
 				return 1

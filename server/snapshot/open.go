@@ -59,7 +59,8 @@ func Open(ctx context.Context, path string, skipHash bool) (_ *Saved, err error)
 }
 
 // ErrNoHash is the error of a file without a trailing hash.
-var ErrNoHash = errors.New("the file does not end with a hash as snapshots do; if it was copied from a data directory, use --skip-hash-check")
+var ErrNoHash = errors.New("the file does not end with a hash as snapshots do; if it was copied from a data " +
+	"directory, use --skip-hash-check")
 
 // Close closes the file.
 func (s *Saved) Close() error {

@@ -44,7 +44,8 @@ func AllowHosts(hosts []string, h http.Handler) http.Handler {
 			host = r.Host
 		}
 		if tlsOf(r) == nil && !slices.Contains(hosts, host) {
-			http.Error(w, fmt.Sprintf("The server does not know the name %q that it was called by, and so it may be another site's, by DNS rebinding.\n"+
+			http.Error(w, fmt.Sprintf("The server does not know the name %q that it was called by, and so it may be another "+
+				"site's, by DNS rebinding.\n"+
 				"Call it by https, or name it: --host-whitelist.", host), http.StatusMisdirectedRequest)
 			return
 		}

@@ -60,7 +60,8 @@ func newTokenLookups() tokenLookups {
 func newLookups() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_auth_token_lookups_total",
-		Help: "Tokens looked for in the table: found, missing, failed, or refused because their source sent too many that are missing.",
+		Help: "Tokens looked for in the table: found, missing, failed, or refused because their source sent too many that " +
+			"are missing.",
 	}, []string{"result"})
 }
 

@@ -24,7 +24,8 @@ const maxStoredCost = 14
 func MaxStoredCost(configured int) int { return max(maxStoredCost, configured) }
 
 // ErrPasswordTooCostly is the error of a password hash whose bcrypt cost is above the limit.
-var ErrPasswordTooCostly = errors.New("the bcrypt cost of the user's password is too high: checking it would hold a processor for seconds to days (--bcrypt-cost raises the limit of 14)")
+var ErrPasswordTooCostly = errors.New("the bcrypt cost of the user's password is too high: checking it would hold a " +
+	"processor for seconds to days (--bcrypt-cost raises the limit of 14)")
 
 // CheckStoredPassword returns ErrPasswordTooCostly if checking a password against hash takes
 // more than limit allows. It accepts bytes that are not a bcrypt hash: they match no password.

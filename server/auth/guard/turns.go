@@ -101,8 +101,8 @@ func (q *turns) run(ctx context.Context, l login, conn string, check func() bool
 	return nil
 }
 
-// failures returns what has the failures of a login. Invented names must not displace those of users, as what is kept is
-// bounded.
+// failures returns what has the failures of a login. Invented names must not displace those of users, as what is kept
+// is bounded.
 func (q *turns) failures(l login) *failures[login] {
 	if l.exists {
 		return q.logins

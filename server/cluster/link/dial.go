@@ -244,7 +244,8 @@ func outcomeOf(err error) string {
 }
 
 // errRejected: the member ended a connection before it sent anything on it.
-var errRejected = errors.New("the member rejected the connection, probably for this one's certificate; its log has the reason")
+var errRejected = errors.New("the member rejected the connection, probably for this one's certificate; its log has " +
+	"the reason")
 
 // dialedConn is a connection whose first Read reports whether the member accepts it. In
 // TLS 1.3 a dialer's handshake ends before the acceptor has seen the dialer's certificate.

@@ -68,7 +68,8 @@ func NewPool(cfg Config) *Pool {
 	}
 	return &Pool{cfg: cfg, clients: make(map[uint64]*Client), outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_peer_connections_total",
-		Help: "Attempts to connect to other members, by outcome: connected, refused (nothing listens), timeout, other_node (the URL leads to another process), rejected (by the member), failed.",
+		Help: "Attempts to connect to other members, by outcome: connected, refused (nothing listens), timeout, " +
+			"other_node (the URL leads to another process), rejected (by the member), failed.",
 	}, []string{"outcome"})}
 }
 

@@ -79,7 +79,8 @@ func NewSecurity(cfg SecurityConfig) *Security {
 		cfg: cfg, accepted: make(map[*acceptedConn]struct{}),
 		rejections: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_peer_connections_rejected_total",
-			Help: "Connections to the peer port that were rejected: the process that connects is not a current member, or the handshake failed.",
+			Help: "Connections to the peer port that were rejected: the process that connects is not a current member, or " +
+				"the handshake failed.",
 		}),
 	}
 }

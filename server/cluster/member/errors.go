@@ -13,7 +13,8 @@ var (
 	// ErrNotLearner: only learners can be promoted.
 	ErrNotLearner = errors.New("member: not a learner")
 	// ErrLearners: members are never learners.
-	ErrLearners = errors.New("member: learners are not supported: every member reads the database itself and has nothing to learn")
+	ErrLearners = errors.New("member: learners are not supported: every member reads the database itself and has " +
+		"nothing to learn")
 	// ErrRunning: another process runs as this member, so that this one cannot join.
 	ErrRunning = errors.New("member: another process runs as this member")
 	// ErrProtocol: this program and the one of another member have no protocol in common.

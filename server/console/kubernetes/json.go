@@ -14,11 +14,17 @@ import (
 
 // Special are the messages whose Go types implement json.Marshaler. Their fields have the names of the .proto files.
 var Special = map[protoreflect.FullName]func(protoreflect.Message) (any, error){
-	"k8s.io.apimachinery.pkg.api.resource.Quantity":   quantityJSON,
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":   durationJSON,
-	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":   rawJSON,
-	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":  func(m protoreflect.Message) (any, error) { return timeJSON(m, "2006-01-02T15:04:05.000000Z07:00") },
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":       func(m protoreflect.Message) (any, error) { return timeJSON(m, time.RFC3339) },
+	"k8s.io.apimachinery.pkg.api.resource.Quantity": quantityJSON,
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration": durationJSON,
+	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1": rawJSON,
+	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime": func(m protoreflect.Message) (any,
+		error) {
+		return timeJSON(m, "2006-01-02T15:04:05.000000Z07:00")
+	},
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Time": func(m protoreflect.Message) (any,
+		error) {
+		return timeJSON(m, time.RFC3339)
+	},
 	"k8s.io.apimachinery.pkg.runtime.RawExtension":    rawJSON,
 	"k8s.io.apimachinery.pkg.util.intstr.IntOrString": intOrStringJSON,
 }

@@ -11,10 +11,14 @@ func (v *View) Observe(r prometheus.Registerer) {
 		help string
 		get  func(Stats) int
 	}{
-		"sqlbrain_record_cache_bytes":   {"Bytes in the cache of current records.", func(s Stats) int { return s.RecordBytes }},
-		"sqlbrain_range_cache_bytes":    {"Bytes in the cache of current ranges.", func(s Stats) int { return s.SegmentBytes }},
-		"sqlbrain_range_cache_segments": {"Pieces of the key space that the cache of current ranges holds.", func(s Stats) int { return s.Segments }},
-		"sqlbrain_count_pieces":         {"Pieces of the key space whose number of keys is known.", func(s Stats) int { return s.Pieces }},
+		"sqlbrain_record_cache_bytes": {"Bytes in the cache of current records.",
+			func(s Stats) int { return s.RecordBytes }},
+		"sqlbrain_range_cache_bytes": {"Bytes in the cache of current ranges.",
+			func(s Stats) int { return s.SegmentBytes }},
+		"sqlbrain_range_cache_segments": {"Pieces of the key space that the cache of current ranges holds.",
+			func(s Stats) int { return s.Segments }},
+		"sqlbrain_count_pieces": {"Pieces of the key space whose number of keys is known.",
+			func(s Stats) int { return s.Pieces }},
 	} {
 		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help},
 			func() float64 { return float64(g.get(v.Stats())) })

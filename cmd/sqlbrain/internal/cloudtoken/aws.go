@@ -122,7 +122,8 @@ func (a *asker) containerRole(ctx context.Context) (credentials, error) {
 	if a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") == "" {
 		at = a.env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 		if !safeForCredentials(at) {
-			return credentials{}, errors.New("AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this machine, of ECS or of EKS")
+			return credentials{}, errors.New("AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this " +
+				"machine, of ECS or of EKS")
 		}
 	}
 	header := map[string]string{}

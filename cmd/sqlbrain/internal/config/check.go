@@ -58,7 +58,8 @@ func (s *Settings) checkPeerURLs() error {
 	}
 	for _, raw := range s.Server.PeerURLs {
 		if !reachable(raw) {
-			return s.invalid("listen-peer-urls", "other members cannot reach this one at %q: --initial-advertise-peer-urls is needed as well", raw)
+			return s.invalid("listen-peer-urls", "other members cannot reach this one at %q: --initial-advertise-peer-urls "+
+				"is needed as well", raw)
 		}
 	}
 	return nil

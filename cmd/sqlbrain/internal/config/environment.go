@@ -18,7 +18,8 @@ func EnvName(flag string) string { return envPrefix + envForm(flag) }
 func envForm(flag string) string { return strings.ToUpper(strings.ReplaceAll(flag, "-", "_")) }
 
 // serviceLink matches the variables that Kubernetes sets for a Service, such as one that is named sqlbrain or etcd.
-var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+var serviceLink = regexp.MustCompile(
+	`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
 // variable is an environment variable that sets a flag.
 type variable struct{ name, value string }

@@ -86,7 +86,8 @@ func (s *Settings) givenCaches() int64 {
 func (s *Settings) checkMemory() error {
 	given := s.givenCaches()
 	if least := LeastMemory + given; s.MemoryLimit > 0 && s.MemoryLimit < least {
-		return s.invalid("memory-limit-bytes", "%d is too small, at least %d is needed, with %d for the sizes of caches that were given",
+		return s.invalid("memory-limit-bytes", "%d is too small, at least %d is needed, with %d for the sizes of caches "+
+			"that were given",
 			s.MemoryLimit, least, given)
 	}
 	return nil

@@ -26,5 +26,6 @@ func (s *server) checkFlushes() {
 	case offered:
 		fewer = inEngine + "=innodb makes it one, without Galera and semi-synchronous replication; " + fewer
 	}
-	s.ok(check, "a commit waits for two, of InnoDB's log and of the binary log; %s; no other setting saves a flush without losing acknowledged writes in a crash", fewer)
+	s.ok(check, "a commit waits for two, of InnoDB's log and of the binary log; %s; no other setting saves a flush "+
+		"without losing acknowledged writes in a crash", fewer)
 }

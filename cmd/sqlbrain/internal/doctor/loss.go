@@ -53,7 +53,9 @@ func (e *examination) loss(ctx context.Context) {
 		return
 	}
 	lost, _ := coder.DecodeDataLoss(rows[0]) // DecodeWatched has decoded it
-	e.add(check, Warn, fmt.Sprintf("member %x recorded at %s that revision %d was missing, and the table is at %d now, so that members serve", lost.Member,
+	e.add(check, Warn, fmt.Sprintf("member %x recorded at %s that revision %d was missing, and the table is at %d now, "+
+		"so that members serve", lost.Member,
 		time.Unix(lost.At, 0).UTC().Format(time.RFC3339), lost.Revision, cur.Revision),
-		"if the database is the right one again, nothing is lost; if others wrote as much as was lost, stop all members and run sqlbrain recover")
+		"if the database is the right one again, nothing is lost; if others wrote as much as was lost, stop all members "+
+			"and run sqlbrain recover")
 }

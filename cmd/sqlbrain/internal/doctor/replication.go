@@ -29,7 +29,8 @@ func (s *server) readGroup(ctx context.Context) (members []groupMember, err erro
 	if s.vars["group_replication_group_name"] == "" {
 		return nil, nil
 	}
-	rows, err := s.conn.QueryContext(ctx, "SELECT member_id = @@server_uuid AS self, member_state AS state, member_role AS role FROM performance_schema.replication_group_members")
+	rows, err := s.conn.QueryContext(ctx, "SELECT member_id = @@server_uuid AS self, member_state AS state, "+
+		"member_role AS role FROM performance_schema.replication_group_members")
 	if serverError(err) == errTableAccess {
 		return nil, errHidden
 	}
@@ -51,7 +52,8 @@ func (s *server) checkReplication(members []groupMember, membersErr error) {
 	case s.vars.on("rpl_semi_sync_master_enabled"), s.vars.on("rpl_semi_sync_source_enabled"):
 		s.checkSemiSync()
 	case s.vars.on("log_bin") && !s.tidb():
-		s.ok("replication", "a binary log is written; if an asynchronous replica is promoted, acknowledged writes can be lost, and sqlbrain will stop and say so")
+		s.ok("replication", "a binary log is written; if an asynchronous replica is promoted, acknowledged writes can be "+
+			"lost, and sqlbrain will stop and say so")
 	}
 }
 
@@ -66,7 +68,8 @@ func (s *server) checkGalera() {
 		s.add(check, Fail, fmt.Sprintf("this node of a Galera does not serve: wsrep_ready is %s, wsrep_cluster_status %s",
 			s.status["wsrep_ready"], s.status["wsrep_cluster_status"]), "let it join the others, or use another node")
 	case s.vars.number("wsrep_sync_wait")&1 == 0 || s.vars.on("wsrep_dirty_reads"):
-		s.add(check, Fail, fmt.Sprintf("wsrep_sync_wait is %s and wsrep_dirty_reads %s, although every session sets them to 1 and OFF", s.vars["wsrep_sync_wait"], s.vars["wsrep_dirty_reads"]),
+		s.add(check, Fail, fmt.Sprintf("wsrep_sync_wait is %s and wsrep_dirty_reads %s, although every session sets them "+
+			"to 1 and OFF", s.vars["wsrep_sync_wait"], s.vars["wsrep_dirty_reads"]),
 			"a proxy seems to reset sessions: use one that keeps a session on its connection, or none")
 	case size < wholeGroup:
 		s.add(check, Warn, fmt.Sprintf("a Galera of %d", size),
@@ -80,13 +83,15 @@ func (s *server) checkGroup(members []groupMember, membersErr error) {
 	const check = "replication"
 	level := s.vars["group_replication_consistency"]
 	if level == "EVENTUAL" {
-		s.add(check, Fail, "group_replication_consistency is EVENTUAL, although every session sets it to BEFORE_ON_PRIMARY_FAILOVER at least",
+		s.add(check, Fail, "group_replication_consistency is EVENTUAL, although every session sets it to "+
+			"BEFORE_ON_PRIMARY_FAILOVER at least",
 			"a proxy seems to reset sessions: use one that keeps a session on its connection, or none")
 		return
 	}
 	if membersErr != nil {
 		s.add(check, Warn, fmt.Sprintf("Group Replication, %s; %v", level, membersErr),
-			"GRANT SELECT ON performance_schema.replication_group_members: without it a primary that lost the majority is taken for one; or set group_replication_unreachable_majority_timeout")
+			"GRANT SELECT ON performance_schema.replication_group_members: without it a primary that lost the majority is "+
+				"taken for one; or set group_replication_unreachable_majority_timeout")
 		return
 	}
 	self := slices.IndexFunc(members, func(m groupMember) bool { return m.Self })
@@ -144,7 +149,8 @@ func (s *server) checkSemiSync() {
 			"readers see commits that a failover may undo: set it to AFTER_SYNC")
 	case timeout < brief:
 		s.add(check, Warn, fmt.Sprintf("semi-synchronous for %s, then alone: %s", timeout, timeoutName),
-			"acknowledged writes can be lost when a replica was away for so long: set it to 4294967295, and writes wait for a replica")
+			"acknowledged writes can be lost when a replica was away for so long: set it to 4294967295, and writes wait for "+
+				"a replica")
 	case alone == "OFF" || alone == "0":
 		s.add(check, Warn, "semi-synchronous only while there are replicas: "+aloneName+" is OFF",
 			"set it to ON, and writes wait for a replica")

@@ -55,7 +55,8 @@ func (s *server) checkRoute(ctx context.Context) {
 	proxy := proxyOf(s.greeting, s.version, s.comment)
 	if proxy != "" {
 		s.add(check, Warn, proxy+" answers for "+server,
-			"see that it sends everything to the primary, keeps sessions apart, repeats no statement by itself, and closes connections when the primary changes")
+			"see that it sends everything to the primary, keeps sessions apart, repeats no statement by itself, and closes "+
+				"connections when the primary changes")
 		return
 	}
 	s.ok(check, "all connections reach %s", server)

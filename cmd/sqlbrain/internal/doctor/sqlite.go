@@ -70,7 +70,8 @@ func (e *examination) sqliteDurability(ctx context.Context) {
 		e.add("journal", Fail, "journal_mode is "+mode, "a crash would corrupt the file: use WAL")
 	case mode != "wal":
 		e.add("journal", Warn, "journal_mode is "+mode,
-			"readers and the writer wait for each other unless it is WAL; the server sets it, unless another program has the file open")
+			"readers and the writer wait for each other unless it is WAL; the server sets it, unless another program has the "+
+				"file open")
 	default:
 		e.ok("journal", "journal_mode is wal")
 	}

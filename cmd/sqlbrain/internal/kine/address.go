@@ -21,7 +21,8 @@ func PeerListener(ctx context.Context, u *sqlstore.URL, pod string) (net.Listene
 	if ip == nil {
 		var err error
 		if ip, err = routeTo(ctx, u); err != nil {
-			return nil, fmt.Errorf("cannot find the address at which other members reach this one, set --peer-bind-address: %w", err)
+			return nil, fmt.Errorf("cannot find the address at which other members reach this one, set --peer-bind-address: %w",
+				err)
 		}
 	}
 	return (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ip.String(), "0"))

@@ -20,21 +20,27 @@ var (
 	// ErrInUse: a kine runs.
 	ErrInUse = errors.New("a kine uses the table: stop every kine that uses the database, and start again")
 	// ErrBoth: the database has data of both programs.
-	ErrBoth = errors.New("the database has a table kine with data, and data of sqlbrain too; which of them is valid cannot be known: " +
+	ErrBoth = errors.New("the database has a table kine with data, and data of sqlbrain too; which of them is valid " +
+		"cannot be known: " +
 		"rename the table kine if its data is no longer needed")
 	// ErrEmptied: the store has lost its fence row, or all rows.
-	ErrEmptied = errors.New("the fence row of sqlbrain is missing, and kine's table has at most the keys that kine left: restore a backup, " +
+	ErrEmptied = errors.New("the fence row of sqlbrain is missing, and kine's table has at most the keys that kine " +
+		"left: restore a backup, " +
 		"or, if sqlbrain's table is empty, let --import-again import kine's keys as they were")
 	// ErrHasData: there is nothing to import again.
-	ErrHasData = errors.New("the database has data of sqlbrain: --import-again is for one that was emptied since the import")
+	ErrHasData = errors.New("the database has data of sqlbrain: --import-again is for one that was emptied since the " +
+		"import")
 	// ErrWritten: keys were written since the import.
-	ErrWritten = errors.New("keys were written since kine's were imported: --keep-writes writes all keys back into kine's table, without it they would be lost")
+	ErrWritten = errors.New("keys were written since kine's were imported: --keep-writes writes all keys back into " +
+		"kine's table, without it they would be lost")
 	// ErrServed: a server wrote while its keys were written back.
-	ErrServed = errors.New("sqlbrain wrote keys while they were written back: stop every process that serves the database, and start again")
+	ErrServed = errors.New("sqlbrain wrote keys while they were written back: stop every process that serves the " +
+		"database, and start again")
 	// ErrNothingAdopted: there is no import to go back from.
 	ErrNothingAdopted = errors.New("the database has no table of kine whose keys were imported")
 
-	errPartial  = errors.New("kine's table has a part of its rows, and sqlbrain has no data: writing the keys back was interrupted, and sqlbrain's rows were removed since")
+	errPartial = errors.New("kine's table has a part of its rows, and sqlbrain has no data: writing the keys back was " +
+		"interrupted, and sqlbrain's rows were removed since")
 	errLockLost = errors.New("the connection that keeps other processes from importing was lost")
 )
 

@@ -46,7 +46,8 @@ const (
 )
 
 const (
-	insertProbe = "INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease) VALUES (?, ?, 0, 1, 0, 0, 0)"
+	insertProbe = "INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease) VALUES (?, ?, " +
+		"0, 1, 0, 0, 0)"
 	countAnswer = "SELECT COUNT(*) FROM kine WHERE id > ? AND id <> ?"
 	deleteProbe = "DELETE FROM kine WHERE id = ?"
 

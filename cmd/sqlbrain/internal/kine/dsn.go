@@ -32,11 +32,13 @@ func (t tlsFiles) given() bool { return t.ca != "" || t.cert != "" || t.key != "
 // ownParams are parameters of kine's driver that concern how kine uses its connections.
 var ownParams = []string{
 	"charset", "checkConnLiveness", "clientFoundRows", "collation", "columnsWithAlias", "compress", "connectionAttributes",
-	"interpolateParams", "loc", "maxAllowedPacket", "multiStatements", "parseTime", "rejectReadOnly", "strict", "timeTruncate",
+	"interpolateParams", "loc", "maxAllowedPacket", "multiStatements", "parseTime", "rejectReadOnly", "strict",
+	"timeTruncate",
 	"allowNativePasswords", "allowCleartextPasswords",
 }
 
-var errDSN = errors.New("it cannot be parsed; it must be mysql://user:password@tcp(host:port)/database or mysql://user:password@unix(/path)/database")
+var errDSN = errors.New("it cannot be parsed; it must be mysql://user:password@tcp(host:port)/database or " +
+	"mysql://user:password@unix(/path)/database")
 
 // parseMySQL reads a DSN of kine's MySQL driver, user:password@tcp(host:port)/database?parameters. Its errors quote
 // nothing that may be a part of the password.
@@ -123,9 +125,11 @@ func (p *dsnParams) read(query string) error {
 			}
 			p.timeouts[name] = d
 		case slices.Contains(ownParams, name):
-			p.notes = append(p.notes, fmt.Sprintf("the parameter %s of --endpoint has no effect: sqlbrain configures its connections itself", name))
+			p.notes = append(p.notes, fmt.Sprintf("the parameter %s of --endpoint has no effect: sqlbrain configures its "+
+				"connections itself", name))
 		default:
-			return fmt.Errorf("parameter %.40q of mysql:// is not supported: use tls, server-public-key, timeout, readTimeout or writeTimeout; sqlbrain sets the variables of its sessions itself", name)
+			return fmt.Errorf("parameter %.40q of mysql:// is not supported: use tls, server-public-key, timeout, "+
+				"readTimeout or writeTimeout; sqlbrain sets the variables of its sessions itself", name)
 		}
 	}
 	return nil
@@ -152,7 +156,8 @@ func (p *dsnParams) setTLS(files tlsFiles) error {
 	switch p.tls {
 	case "", "false", "0", "true", "1", "skip-verify", "preferred":
 	default:
-		return errors.New("parameter tls of mysql:// must be true, skip-verify, preferred or false; name files by --ca-file, --cert-file and --key-file")
+		return errors.New("parameter tls of mysql:// must be true, skip-verify, preferred or false; name files by " +
+			"--ca-file, --cert-file and --key-file")
 	}
 	mode := p.tls
 	switch mode {
@@ -163,12 +168,14 @@ func (p *dsnParams) setTLS(files tlsFiles) error {
 	}
 	if p.fallback && mode != "" {
 		if mode == "true" || files.given() {
-			return errors.New("parameter allowFallbackToPlaintext of mysql:// makes the server's certificate optional: use tls=preferred instead, without TLS files")
+			return errors.New("parameter allowFallbackToPlaintext of mysql:// makes the server's certificate optional: use " +
+				"tls=preferred instead, without TLS files")
 		}
 		mode = "preferred"
 	}
 	if files.skipVerify && !files.given() {
-		p.notes = append(p.notes, "--skip-verify has no effect without --ca-file, --cert-file or --key-file: as in kine, only they, or tls in --endpoint, encrypt connections")
+		p.notes = append(p.notes, "--skip-verify has no effect without --ca-file, --cert-file or --key-file: as in kine, "+
+			"only they, or tls in --endpoint, encrypt connections")
 	}
 	if files.given() {
 		mode = "true"
@@ -181,7 +188,8 @@ func (p *dsnParams) setTLS(files tlsFiles) error {
 	}
 	switch {
 	case files.ca != "" && files.skipVerify:
-		p.notes = append(p.notes, "--ca-file has no effect together with --skip-verify: the database's certificate is not verified")
+		p.notes = append(p.notes, "--ca-file has no effect together with --skip-verify: the database's certificate is not "+
+			"verified")
 	case files.ca != "":
 		p.out.Set("tls-ca", files.ca)
 	}

@@ -50,7 +50,8 @@ func parseEndpoint(endpoint string, tls tlsFiles) (datastore, error) {
 		return parseSQLite(rest)
 	}
 	if engine := others[scheme]; engine != "" {
-		return datastore{}, fmt.Errorf("%s:// is not supported (%s): sqlbrain keeps its data in mysql:// (MySQL, MariaDB, TiDB) or sqlite://", scheme, engine)
+		return datastore{}, fmt.Errorf("%s:// is not supported (%s): sqlbrain keeps its data in mysql:// (MySQL, MariaDB, "+
+			"TiDB) or sqlite://", scheme, engine)
 	}
 	// The text before the :// may be a part of a password.
 	return datastore{}, errors.New("its scheme is not one of kine's: use mysql:// or sqlite://")
@@ -73,7 +74,8 @@ func parseSQLite(dsn string) (datastore, error) {
 	}
 	d := datastore{url: "sqlite://" + (&url.URL{Path: path}).EscapedPath()}
 	if query != "" {
-		d.notes = append(d.notes, "the parameters of sqlite:// in --endpoint have no effect: sqlbrain configures SQLite itself (WAL, synchronous=FULL)")
+		d.notes = append(d.notes, "the parameters of sqlite:// in --endpoint have no effect: sqlbrain configures SQLite "+
+			"itself (WAL, synchronous=FULL)")
 	}
 	return d, nil
 }

@@ -84,7 +84,8 @@ func (f *Flags) table() []flag {
 		{name: "listen-address", settings: "listen-client-urls",
 			bind: text(&f.listen, "0.0.0.0:2379", "`address` to serve etcd clients on: host:port or unix://path")},
 		{name: "endpoint", settings: "datastore",
-			bind: text(&f.endpoint, "", "`URL` of the database: mysql://user:pw@tcp(host:3306)/name or sqlite://path (default sqlite://./db/state.db)")},
+			bind: text(&f.endpoint, "", "`URL` of the database: mysql://user:pw@tcp(host:3306)/name or sqlite://path "+
+				"(default sqlite://./db/state.db)")},
 		{name: "ca-file", settings: "datastore (tls-ca)",
 			bind: text(&f.database.ca, "", "`file` of the certificates to verify the database with")},
 		{name: "cert-file", settings: "datastore (tls-cert)",
@@ -129,9 +130,11 @@ func (f *Flags) table() []flag {
 		{name: "compact-batch-size", why: whyPace, bind: large(&f.compactBatch, 1000, "revisions of a step of a compaction")},
 		{name: "poll-batch-size", why: whyPoll, bind: large(&f.pollBatch, 500, "revisions to poll at a time")},
 		{name: "peer-bind-address", settings: "listen-peer-urls",
-			bind: text(&f.peerBind, "", "`host:port` to serve the other members on (default: the address from which the database is reached, a free port)")},
+			bind: text(&f.peerBind, "", "`host:port` to serve the other members on (default: the address from which the "+
+				"database is reached, a free port)")},
 		{name: "peer-advertise-address", settings: "initial-advertise-peer-urls",
-			bind: text(&f.peerAdvertise, "", "`host:port` at which the other members reach this one (default: what is listened on)")},
+			bind: text(&f.peerAdvertise, "", "`host:port` at which the other members reach this one (default: what is "+
+				"listened on)")},
 	}
 	for i, s3 := range []struct{ name, env string }{
 		{"s3-bucket", ""}, {"s3-folder", ""}, {"s3-endpoint", ""}, {"s3-region", "AWS_REGION AWS_DEFAULT_REGION"},

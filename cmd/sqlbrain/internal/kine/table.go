@@ -27,7 +27,8 @@ const (
 
 // Columns of a table of kine's, by dialect.
 const (
-	columnsMySQL  = "SELECT column_name FROM information_schema.COLUMNS WHERE table_schema = DATABASE() AND table_name = 'kine'"
+	columnsMySQL = "SELECT column_name FROM information_schema.COLUMNS WHERE table_schema = DATABASE() AND table_name " +
+		"= 'kine'"
 	columnsSQLite = "SELECT name FROM pragma_table_info('kine')"
 )
 

@@ -154,7 +154,8 @@ func listenURL(address string, secure bool) (string, error) {
 			return "", errors.New("unix:// needs a path")
 		}
 		if strings.ContainsAny(rest, `%?#,"`) {
-			return "", errors.New("the path of the socket contains one of the characters % ? # , and \", which are not supported")
+			return "", errors.New(
+				"the path of the socket contains one of the characters % ? # , and \", which are not supported")
 		}
 		if secure {
 			return "unixs://" + rest, nil
@@ -190,7 +191,8 @@ func (a *applying) peers() {
 	case a.f.peerBind == "" && a.f.peerAdvertise != "":
 		a.fail("peer-advertise-address", errors.New("--peer-bind-address is needed as well"))
 	case a.f.peerBind != "" && a.f.peerAdvertise == "" && (host == "" || ip != nil && ip.IsUnspecified()):
-		a.fail("peer-bind-address", errors.New("it is every address of this host: name one, or set --peer-advertise-address as well"))
+		a.fail("peer-bind-address", errors.New("it is every address of this host: name one, or set "+
+			"--peer-advertise-address as well"))
 	}
 	if a.f.peerBind != "" {
 		a.set("peer-bind-address", "listen-peer-urls", bind)

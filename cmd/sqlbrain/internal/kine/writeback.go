@@ -87,7 +87,8 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, token *coder.FenceT
 	var twin string
 	switch err := a.DB.QueryRowContext(ctx, findTwin).Scan(&twin); {
 	case err == nil:
-		return fmt.Errorf("kine's table takes the key %.100q for another one, which differs from it in case or trailing spaces", twin)
+		return fmt.Errorf("kine's table takes the key %.100q for another one, which differs from it in case or trailing "+
+			"spaces", twin)
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
