@@ -107,9 +107,9 @@ down: ## Remove what make up or docker compose up started, with the data
 
 .PHONY: test-tidb
 test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAIN_TEST_TIDB_URL names, tidb://user:password@host:4000/
-	@test -n "$$SQLBRAIN_TEST_TIDB_URL" || { echo "set SQLBRAIN_TEST_TIDB_URL=tidb://user:password@host:4000/, whose user may create databases"; exit 2; }
+	@test -n "$$SQLBRAIN_TEST_TIDB_URL$$SQLBRAIN_TEST_TIDB_SERVER" || { echo "set SQLBRAIN_TEST_TIDB_URL=tidb://user:password@host:4000/, whose user may create databases, or SQLBRAIN_TEST_TIDB_SERVER=tidb-server"; exit 2; }
 	$(GO) test -count=1 -timeout 60m $(PACKAGES)
-	cd integration && $(GO) test -count=1 -timeout 60m . ./clients ./cluster ./compat ./etcdctl ./faults ./internal/... ./kubernetes ./replicated ./snapshot ./robustness/...
+	cd integration && $(GO) test -count=1 -timeout 60m . ./bench ./clients ./cluster ./compat ./etcdctl ./faults ./internal/... ./kubernetes ./replicated ./snapshot ./robustness/...
 
 .PHONY: model
 model: ## Check the model of the protocol with Spin, that it needs each safeguard, and that it takes the steps of SEEDS simulated runs

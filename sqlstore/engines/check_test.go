@@ -42,12 +42,11 @@ func TestCheckWantsTheTable(t *testing.T) {
 		},
 		"server": {
 			"SELECT 1": "migrate",
-			"CREATE TABLE object (internal_key VARBINARY(3072) PRIMARY KEY, object_value BLOB NOT NULL) CHARSET binary":                      "MEDIUMBLOB",
-			"CREATE TABLE object (internal_key VARBINARY(767) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL) CHARSET binary":                 "3072",
-			"CREATE TABLE object (internal_key VARCHAR(700) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL) CHARSET utf8mb4":                  "VARBINARY",
-			"CREATE TABLE object (internal_key VARBINARY(3072) NOT NULL, object_value MEDIUMBLOB NOT NULL) CHARSET binary":                   "PRIMARY KEY",
-			"CREATE TABLE object (internal_key VARBINARY(3072) PRIMARY KEY, object_value MEDIUMBLOB) CHARSET binary":                         "NOT NULL",
-			"CREATE TABLE object (internal_key VARBINARY(900) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL) CHARSET binary ENGINE = MyISAM": "InnoDB",
+			"CREATE TABLE object (internal_key VARBINARY(3072) PRIMARY KEY, object_value BLOB NOT NULL) CHARSET binary":      "MEDIUMBLOB",
+			"CREATE TABLE object (internal_key VARBINARY(767) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL) CHARSET binary": "3072",
+			"CREATE TABLE object (internal_key VARCHAR(700) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL) CHARSET utf8mb4":  "VARBINARY",
+			"CREATE TABLE object (internal_key VARBINARY(3072) NOT NULL, object_value MEDIUMBLOB NOT NULL) CHARSET binary":   "PRIMARY KEY",
+			"CREATE TABLE object (internal_key VARBINARY(3072) PRIMARY KEY, object_value MEDIUMBLOB) CHARSET binary":         "NOT NULL",
 		},
 	}
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
@@ -71,6 +70,20 @@ func TestCheckWantsTheTable(t *testing.T) {
 	})
 }
 
+// TestCheckRefusesAnotherEngine: MyISAM has no transactions.
+func TestCheckRefusesAnotherEngine(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		if !p.Can(enginetest.MyISAM) {
+			t.Skip("has one engine")
+		}
+		_, err := checked(t, p.Database(t),
+			"CREATE TABLE object (internal_key VARBINARY(900) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL) CHARSET binary ENGINE = MyISAM")
+		require.ErrorIs(t, err, sqlstore.ErrUnfit)
+		require.ErrorContains(t, err, "InnoDB")
+	})
+}
+
 func TestCheckJudgesTheServer(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
@@ -89,13 +102,15 @@ func TestCheckJudgesTheServer(t *testing.T) {
 			}
 			enginetest.Exec(t, raw, reset)
 		}
-		check("read_only", "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0")
+		check(p.ReadOnly(), "SET GLOBAL "+p.ReadOnly()+" = 1", "SET GLOBAL "+p.ReadOnly()+" = 0")
 		check("max_allowed_packet", "SET GLOBAL max_allowed_packet = 65536", "SET GLOBAL max_allowed_packet = 16777216")
 		// Sessions do not depend on what the server's defaults are.
 		check("", "SET GLOBAL sql_mode = ''", "SET GLOBAL sql_mode = DEFAULT")
 		check("", "SET GLOBAL autocommit = 0", "SET GLOBAL autocommit = 1")
-		check("", "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE",
-			"SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		if p.Can(enginetest.Serializable) {
+			check("", "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+				"SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+		}
 	})
 }
 

@@ -46,7 +46,7 @@ func (p Product) Database(t testing.TB) string {
 // MySQL.
 func Database(t testing.TB) string {
 	t.Helper()
-	return some().Database(t)
+	return Any().Database(t)
 }
 
 // server returns the URL of the product's shared server, and starts it if need be.
@@ -56,9 +56,7 @@ func (p Product) server() (string, error) {
 		return "", err
 	}
 	if given != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), connectWait)
-		defer cancel()
-		return given, p.verify(ctx, given)
+		return given, p.verify(given)
 	}
 	shared.Lock()
 	start := shared.servers[p]

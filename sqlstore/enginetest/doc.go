@@ -12,8 +12,10 @@
 //		}
 //	}
 //
+// Product.Can says what a test may use that not every product has.
+//
 // An environment variable may name the server of a product (SQLBRAIN_TEST_MARIADB_URL,
-// SQLBRAIN_TEST_MYSQL_URL). Otherwise each test process starts one server per product from
+// SQLBRAIN_TEST_MYSQL_URL, SQLBRAIN_TEST_TIDB_URL). Otherwise each test process starts one server per product from
 // a binary of this machine. StartServer starts a server for a single test, which may stop,
 // kill and pause it.
 //

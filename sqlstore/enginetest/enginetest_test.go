@@ -72,7 +72,7 @@ func TestServersDoNotShareTemporaryTables(t *testing.T) {
 
 // forgetGiven makes the environment name no server.
 func forgetGiven(t *testing.T) {
-	for _, env := range []string{EnvMariaDBURL, EnvMySQLURL, EnvTiDB} {
+	for _, env := range []string{EnvMariaDBURL, EnvMySQLURL, EnvTiDB, EnvTiDBServer} {
 		t.Setenv(env, "")
 	}
 }
@@ -253,7 +253,7 @@ func TestGivenServersComeFirst(t *testing.T) {
 	require.Equal(t, []Product{MariaDB, MySQL}, Products())
 	for _, p := range []Product{MySQL, MariaDB, tidb} { // each goes before those before it
 		t.Setenv(p.envURL(), "mysql://u@h/")
-		require.Equal(t, p, some())
+		require.Equal(t, p, Any())
 		require.True(t, ServerGiven())
 	}
 	require.Equal(t, []Product{tidb}, Products())

@@ -14,13 +14,13 @@ import (
 const (
 	EnvMariaDBURL = "SQLBRAIN_TEST_MARIADB_URL"
 	EnvMySQLURL   = "SQLBRAIN_TEST_MYSQL_URL"
-	// EnvTiDB takes precedence: Products is then this TiDB alone. Tests that start and stop
-	// their server still use a MySQL or MariaDB.
+	// EnvTiDB, or else EnvTiDBServer, takes precedence: Products is then this TiDB alone. Without
+	// EnvTiDBServer, tests that start and stop their server still use a MySQL or MariaDB.
 	EnvTiDB = "SQLBRAIN_TEST_TIDB_URL"
 )
 
 // OnTiDB reports whether Database returns databases of a TiDB.
-func OnTiDB() bool { return os.Getenv(EnvTiDB) != "" }
+func OnTiDB() bool { return os.Getenv(EnvTiDB) != "" || os.Getenv(EnvTiDBServer) != "" }
 
 func (p Product) envURL() string {
 	switch p {
@@ -52,16 +52,27 @@ func (p Product) given() (string, error) {
 	return u.String(), nil
 }
 
-// verify returns an error unless the server that the environment names for the product is
-// one: tests report the product they ran on.
-func (p Product) verify(ctx context.Context, serverURL string) error {
+// TiDBURL returns the mysql:// URL of the TiDB that the environment names; empty if it names none.
+func TiDBURL() (string, error) { return tidb.given() }
+
+// Version returns what the server at a mysql:// URL calls itself.
+func Version(serverURL string) (version string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), connectWait)
+	defer cancel()
 	db, err := open(serverURL)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer db.Close() //nolint:errcheck // it was only asked
-	var version string
-	if err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+	err = db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+	return version, err
+}
+
+// verify returns an error unless the server that the environment names for the product is
+// one: tests report the product they ran on.
+func (p Product) verify(serverURL string) error {
+	version, err := Version(serverURL)
+	if err != nil {
 		return err
 	}
 	// A TiDB's version text is configurable.

@@ -27,6 +27,10 @@ const setup = "CREATE USER IF NOT EXISTS root@'127.0.0.1';\n" +
 	"CREATE USER recovery@'127.0.0.1' IDENTIFIED BY '" + Password + "';\n" +
 	"GRANT REPLICATION SLAVE ON *.* TO recovery@'127.0.0.1';\n"
 
+// setupTiDB are those on TiDB, where root may come from anywhere.
+const setupTiDB = "CREATE USER root@'127.0.0.1' IDENTIFIED BY '" + Password + "';\n" +
+	"GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n"
+
 // installWait is a bound that only a broken or starved machine reaches.
 const installWait = 4 * time.Minute
 

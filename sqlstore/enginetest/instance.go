@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -58,11 +59,22 @@ func newInstance(product Product) (*instance, error) {
 	return p, nil
 }
 
-func (p *instance) dataDir() string { return filepath.Join(p.dir.path, "data") }
-func (p *instance) logFile() string { return filepath.Join(p.dir.path, "log") }
+func (p *instance) dataDir() string   { return filepath.Join(p.dir.path, "data") }
+func (p *instance) setupFile() string { return p.dataDir() + ".sql" }
+func (p *instance) logFile() string   { return filepath.Join(p.dir.path, "log") }
 
 // arguments are small for a quick start, and durable: every commit is flushed.
 func (p *instance) arguments() []string {
+	if p.product == tidb {
+		args := []string{
+			"--store=unistore", "--path=" + p.dataDir(), "--temp-dir=" + p.dir.path, "--socket=" + filepath.Join(p.dir.path, "s"),
+			"--host=127.0.0.1", "-P=" + strconv.Itoa(p.port), "--report-status=false", "-L=warn",
+		}
+		if _, err := os.Stat(p.dataDir()); err != nil { // the first start makes it
+			args = append(args, "--initialize-sql-file="+p.setupFile())
+		}
+		return args
+	}
 	args := []string{
 		"--no-defaults",
 		"--datadir=" + p.dataDir(),

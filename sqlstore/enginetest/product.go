@@ -17,15 +17,17 @@ type Product string
 const (
 	MariaDB Product = "mariadb"
 	MySQL   Product = "mysql"
-	tidb    Product = "tidb" // only one that the environment names
+	tidb    Product = "tidb" // only if the environment names a server or a program
 )
 
-// EnvMariaDB and EnvMySQL name the program to start as a product's server, in
-// place of the one that is found. It may be a script if that replaces itself by
-// the server (exec): signals are sent to its process.
+// EnvMariaDB, EnvMySQL and EnvTiDBServer name the program to start as a product's server, in
+// place of the one that is found; none is found of TiDB, whose store is then the one that is part
+// of its program. It may be a script if that replaces itself by the server (exec): signals are sent
+// to its process.
 const (
-	EnvMariaDB = "SQLBRAIN_TEST_MARIADBD"
-	EnvMySQL   = "SQLBRAIN_TEST_MYSQLD"
+	EnvMariaDB    = "SQLBRAIN_TEST_MARIADBD"
+	EnvMySQL      = "SQLBRAIN_TEST_MYSQLD"
+	EnvTiDBServer = "SQLBRAIN_TEST_TIDB_SERVER"
 )
 
 // ErrNoEngine wraps the reasons why this machine cannot start a server; any
@@ -36,7 +38,13 @@ var ErrNoEngine = errors.New("no such engine")
 // this machine has none.
 func (p Product) Program() (string, error) {
 	env, names, pkg := EnvMySQL, []string{"mysqld"}, "mysql-server"
-	if p == MariaDB {
+	switch p {
+	case tidb:
+		if path := os.Getenv(EnvTiDBServer); path != "" {
+			return path, nil
+		}
+		return "", fmt.Errorf("%w: %s names no program", ErrNoEngine, EnvTiDBServer)
+	case MariaDB:
 		// An older MariaDB has the old name. Where both are installed, mysqld is MySQL's.
 		env, names, pkg = EnvMariaDB, []string{"mariadbd", "mysqld"}, "mariadb-server"
 	}

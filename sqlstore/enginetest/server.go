@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is a MySQL or MariaDB that belongs to one test. Its methods end the
+// Server is a database server that belongs to one test. Its methods end the
 // test when they fail, so they are for the test's own goroutine.
 type Server struct {
 	t   testing.TB
@@ -21,17 +21,21 @@ type Server struct {
 // names.
 func (p Product) StartServer(t testing.TB) *Server {
 	t.Helper()
-	if p == tidb { // which cannot be started here
-		p = local()
-	}
-	return startServer(t, p)
+	return startServer(t, p.startable())
 }
 
-// StartServer is Product.StartServer for a test to which the product makes no
-// difference.
+// StartServer is Product.StartServer for a test of MySQL or MariaDB, either of them.
 func StartServer(t testing.TB) *Server {
 	t.Helper()
 	return local().StartServer(t)
+}
+
+// startable is the product, or, of a TiDB whose program is not known, another one.
+func (p Product) startable() Product {
+	if _, err := p.Program(); p == tidb && err != nil {
+		return local()
+	}
+	return p
 }
 
 func startServer(t testing.TB, product Product) *Server {

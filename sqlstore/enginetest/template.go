@@ -2,6 +2,8 @@ package enginetest
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 )
@@ -35,10 +37,32 @@ func install(p Product) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.Initialise(filepath.Join(dir.path, "data")); err != nil {
+	if p == tidb {
+		err = bootstrap(dir)
+	} else {
+		_, err = p.Initialise(filepath.Join(dir.path, "data"))
+	}
+	if err != nil {
 		return nil, errors.Join(err, dir.remove())
 	}
 	return dir, nil
+}
+
+// bootstrap has a TiDB fill its data directory, as its first start does.
+func bootstrap(dir *directory) error {
+	binary, err := tidb.Program()
+	if err != nil {
+		return err
+	}
+	p := &instance{dir: dir, binary: binary, product: tidb}
+	script := p.setupFile()
+	if err := errors.Join(os.WriteFile(script, []byte(setupTiDB), 0o600), chown(script, dir.owner)); err != nil {
+		return err
+	}
+	if err := p.start(); err != nil {
+		return errors.Join(fmt.Errorf("%w\n%s", err, p.logTail()), p.kill(), p.release())
+	}
+	return errors.Join(p.stop(), p.release())
 }
 
 // removeTemplates removes the directories of all templates.

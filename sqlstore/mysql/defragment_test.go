@@ -18,6 +18,10 @@ func TestDefragmentGivesUp(t *testing.T) {
 	onServers(t, func(t *testing.T, p enginetest.Product) {
 		s := openURL(t, p.Database(t), sqlstore.Options{})
 		createFence(t, s)
+		if !p.Can(enginetest.Rebuild) { // it has nothing to do
+			require.NoError(t, s.Defragment(t.Context()))
+			return
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 		defer cancel()
 		backup, err := s.Database().Read().Conn(ctx)

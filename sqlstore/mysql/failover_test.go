@@ -68,6 +68,9 @@ func unavailable(t *testing.T, what string, err error) {
 func TestServerTurnsReadOnly(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
+		if !p.Can(enginetest.Replicas) {
+			t.Skip("its servers are equals")
+		}
 		server := p.StartServer(t)
 		registry := prometheus.NewRegistry()
 		s := openURL(t, ordinaryUser(t, server.URL()), sqlstore.Options{Registerer: registry})
@@ -164,6 +167,9 @@ func gathered(t *testing.T, registry *prometheus.Registry, name string) map[stri
 func TestAnotherServerAnswers(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
+		if !p.Can(enginetest.Replicas) {
+			t.Skip("its servers are equals")
+		}
 		old, promoted := p.StartServer(t), p.StartServer(t)
 		ctx := context.Background()
 		// What a replica would have got, and a row that tells the servers apart.

@@ -26,8 +26,8 @@ func TestServerEndsIdleWriters(t *testing.T) {
 		writing, reading := get("wait_timeout")
 		require.EqualValues(t, idleWriter.Seconds(), writing)
 		require.Greater(t, reading, writing)
-		if p == enginetest.MariaDB {
-			writing, reading = get("idle_transaction_timeout")
+		if variable := p.IdleTransaction(); variable != "" {
+			writing, reading = get(variable)
 			require.EqualValues(t, idleTransaction.Seconds(), writing)
 			require.Zero(t, reading)
 		}
@@ -38,7 +38,15 @@ func TestServerEndsIdleWriters(t *testing.T) {
 // On MySQL that takes idleWriter.
 func TestFrozenTransactionEnds(t *testing.T) {
 	t.Parallel()
-	raw := enginetest.MariaDB.Database(t)
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		if p.IdleTransaction() == "" {
+			t.Skip("takes idleWriter")
+		}
+		frozenTransactionEnds(t, p.Database(t))
+	})
+}
+
+func frozenTransactionEnds(t *testing.T, raw string) {
 	faults := faultdriver.New()
 	frozen := openURL(t, raw, sqlstore.Options{WrapConnector: faults.Wrap})
 	createFence(t, frozen)

@@ -114,7 +114,7 @@ func TestLimitsOfTiDB(t *testing.T) {
 	} {
 		faults := faultdriver.New()
 		// The disguise is above: what the faults see is what is sent.
-		s := openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: func(
+		s := openURL(t, enginetest.StandIn(t), sqlstore.Options{WrapConnector: func(
 			base driver.Connector) driver.Connector {
 			return c.tidb.Wrap(faults.Wrap(base))
 		}})

@@ -78,7 +78,7 @@ func StartCluster(t testing.TB, cfg ClusterConfig) *Cluster {
 		case enginetest.ServerGiven():
 			c.datastore = enginetest.Database(t)
 		default:
-			c.database = enginetest.StartServer(t)
+			c.database = enginetest.Any().StartServer(t)
 			c.datastore = c.database.URL()
 		}
 		if cfg.Prepare != nil {
