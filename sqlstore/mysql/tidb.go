@@ -2,9 +2,11 @@ package mysql
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +21,7 @@ const (
 	// TiDB's limits, by default, on an entry and on a transaction.
 	tidbMaxEntry = 6 << 20
 	tidbMargin   = 64 << 10 // what TiDB counts in addition to key and value
-	tidbMaxTx    = 100<<20 - 1<<20
+	tidbMaxTx    = 100 << 20
 )
 
 // A session on TiDB must not inherit these settings from the server's defaults, which an
@@ -65,17 +67,31 @@ func checkTiDB(vars map[string]string, info *sqldb.Info) error {
 				s[0], v, s[1])
 		}
 	}
-	entry := tidbMaxEntry
-	// 0, or no such variable before 7.6: the limit of the configuration file applies,
-	// which ordinary users cannot read. It is 6 MiB unless it was raised.
+	entry, tx := TiDBLimits(vars)
+	info.MaxRow, info.MaxBatch = min(info.MaxRow, entry-tidbMargin), tx-tx/100
+	if info.MaxRow <= 0 || info.MaxBatch < info.MaxRow {
+		return sqldb.Unfit("an entry may have %d bytes, a transaction %d: set tidb_txn_entry_size_limit to at least %d, txn-total-size-limit in TiDB's configuration to more",
+			entry, tx, 2<<20)
+	}
+	return nil
+}
+
+// TiDBLimits returns how many bytes a TiDB with these variables lets an entry and a transaction have.
+func TiDBLimits(vars map[string]string) (entry, tx int) {
+	var file struct {
+		Performance struct {
+			Entry int `json:"txn-entry-size-limit"`
+			Tx    int `json:"txn-total-size-limit"`
+		} `json:"performance"`
+	}
+	// Some editions do not show their configuration. Then the limits are the defaults.
+	_ = json.Unmarshal([]byte(vars["tidb_config"]), &file)
+	entry, tx = cmp.Or(file.Performance.Entry, tidbMaxEntry), cmp.Or(file.Performance.Tx, tidbMaxTx)
+	// 0, or no such variable before 7.6: the limit of the configuration applies.
 	if n, err := strconv.Atoi(vars["tidb_txn_entry_size_limit"]); err == nil && n > 0 {
 		entry = n
 	}
-	info.MaxRow, info.MaxBatch = min(info.MaxRow, entry-tidbMargin), tidbMaxTx
-	if info.MaxRow <= 0 {
-		return sqldb.Unfit("tidb_txn_entry_size_limit is %d: set it to at least %d", entry, 2<<20)
-	}
-	return nil
+	return entry, tx
 }
 
 // tidbStatements are statements, with the one plan pinned that an optimizer without

@@ -2,10 +2,12 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +44,7 @@ func judge(version string, change map[string]string) *Report {
 	s.checkReplication(nil, nil)
 	s.checkIsolation()
 	s.checkTimeouts()
-	s.checkTiDB()
+	s.checkTiDB(context.Background())
 	s.checkCharset()
 	s.checkPageSize()
 	return s.Report
@@ -82,7 +84,13 @@ func TestEachFaultOfAServerIsFound(t *testing.T) {
 		{tidbVersion, "tidb_guarantee_linearizability", "OFF", "tidb", Fail},
 		{tidbVersion, "tidb_read_staleness", "-5", "tidb", Fail},
 		{tidbVersion, "tidb_txn_entry_size_limit", "1000000", "entry size", Fail},
+		{tidbVersion, "tidb_config", `{"performance":{"txn-entry-size-limit":1000000}}`, "entry size", Fail},
+		{tidbVersion, "tidb_config", `{"performance":{"txn-total-size-limit":4194304}}`, "transaction size", Fail},
+		{tidbVersion, "tidb_config", `{"store":"unistore"}`, "durability", Warn},
 		{tidbVersion, "tidb_gc_life_time", "30s", "gc", Warn},
+		{tidbVersion, "tidb_gc_life_time", "24h0m0s", "gc", Warn},
+		{tidbVersion, "tidb_enable_async_commit", "OFF", "commits", Warn},
+		{tidbVersion, "tidb_enable_1pc", "OFF", "commits", Warn},
 		{mysqlVersion, "transaction_isolation", "SERIALIZABLE", "isolation", Fail},
 		{mysqlVersion, "character_set_client", "gbk", "charset", Fail},
 		{mysqlVersion, "innodb_page_size", "8192", "page size", Fail},
@@ -98,6 +106,8 @@ func TestEachFaultOfAServerIsFound(t *testing.T) {
 		}
 		require.Equal(t, []string{c.check}, bad, "%+v", c)
 	}
+	lost := judge(tidbVersion, map[string]string{"tidb_config": `{"store":"unistore"}`, "tidb_enable_1pc": "ON"}).Findings
+	require.True(t, slices.ContainsFunc(lost, func(f Finding) bool { return f.Check == "commits" && f.Status == Fail }), lost)
 	// As good as the default.
 	for _, same := range []struct{ version, name, value string }{
 		{mariadbVersion, "innodb_flush_log_at_trx_commit", "3"},
