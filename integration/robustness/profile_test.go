@@ -79,7 +79,7 @@ func (p *profile) start(ctx context.Context, r *round, running *sync.WaitGroup, 
 		etcdtraffic.RunWatchLoopParam{
 			Config: watch, QPSLimiter: r.limiter, KeyStore: keys, Storage: storage, Finish: finish, Logger: zap.NewNop(),
 		}))
-	require.NoError(r.t, etcdtraffic.SimulateCompactionTraffic(ctx, running, &compaction, endpoints, clients, p.traffic,
+	require.NoError(r.t, etcdtraffic.SimulateCompactionTraffic(ctx, running, &compaction, r.compactors, clients, p.traffic,
 		etcdtraffic.RunCompactLoopParam{Period: compaction.Period, Finish: finish}))
 	revision := r.c.Client()
 	eventually.Nil(r.t, settleTime, func(ctx context.Context) error {

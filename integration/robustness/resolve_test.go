@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"testing"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
 )
@@ -102,7 +104,8 @@ func written(p model.PutOptions) model.PutOptions {
 	return model.PutOptions{Key: p.Key, Value: p.Value}
 }
 
-// claimAnswered removes the deletions whose client received an answer.
+// claimAnswered removes the deletions and puts whose client received an answer: Kubernetes repeats a put, with its value,
+// that was not answered.
 func (l *effects) claimAnswered(reports []report.ClientReport) {
 	at := map[int64]*deletion{}
 	for i := range l.deletes {
@@ -111,6 +114,11 @@ func (l *effects) claimAnswered(reports []report.ClientReport) {
 	for _, r := range reports {
 		for _, op := range r.KeyValue {
 			request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
+			for _, put := range putsOf(request) {
+				if response.Error == "" && l.puts[put] == response.Revision {
+					delete(l.puts, put)
+				}
+			}
 			d := at[response.Revision]
 			if response.Error != "" || d == nil || !same(d.request, request) {
 				continue
@@ -159,16 +167,24 @@ func (l *effects) claimUnanswered(reports []report.ClientReport) map[place]int64
 }
 
 func (l *effects) revisionOf(request model.EtcdRequest) (int64, bool) {
+	for _, put := range putsOf(request) {
+		revision, ok := l.puts[put]
+		return revision, ok
+	}
+	return 0, false
+}
+
+// putsOf returns the puts of a request's branches.
+func putsOf(request model.EtcdRequest) (puts []model.PutOptions) {
 	if request.Type != model.Txn {
-		return 0, false
+		return nil
 	}
 	for _, op := range request.Txn.AllOperations() {
 		if op.Type == model.PutOperation {
-			revision, ok := l.puts[written(op.Put)]
-			return revision, ok
+			puts = append(puts, written(op.Put))
 		}
 	}
-	return 0, false
+	return puts
 }
 
 // same reports whether two requests delete the same.
@@ -184,4 +200,21 @@ func same(a, b model.EtcdRequest) bool {
 		})
 	}
 	return false
+}
+
+// TestRepeatedPutIsResolvedOnce: the first attempt had no answer and no effect, the second one both.
+func TestRepeatedPutIsResolvedOnce(t *testing.T) {
+	put := model.EtcdRequest{Type: model.Txn, Txn: &model.TxnRequest{OperationsOnSuccess: []model.EtcdOperation{
+		{Type: model.PutOperation, Put: model.PutOptions{Key: "k", Value: model.ToValueOrHash("1")}}}}}
+	answer := func(r model.MaybeEtcdResponse) porcupine.Operation { return porcupine.Operation{Input: put, Output: r} }
+	failed := answer(model.MaybeEtcdResponse{Error: "unavailable"})
+	answered := answer(model.MaybeEtcdResponse{EtcdResponse: model.EtcdResponse{Revision: 2,
+		Txn: &model.TxnResponse{Results: make([]model.EtcdOperationResult, 1)}}})
+	for want, operations := range [][]porcupine.Operation{{}, {answered}} {
+		reports := resolve([]report.ClientReport{{KeyValue: append([]porcupine.Operation{failed}, operations...)}},
+			[]model.EtcdRequest{put})
+		kept := reports[0].KeyValue
+		require.Len(t, kept, 1)
+		require.Equal(t, want == 0, kept[0].Output.(model.MaybeEtcdResponse).Persisted)
+	}
 }

@@ -57,6 +57,8 @@ type round struct {
 	// limiter bounds the clients' requests.
 	limiter *rate.Limiter
 	faults  int
+	// compactors are the endpoints of the clients that compact.
+	compactors []string
 	// stuck: at least one node no longer serves, which has been reported. The history is
 	// still judged.
 	stuck bool
@@ -166,6 +168,9 @@ func playOn(t *testing.T, cfg harness.ClusterConfig, profile *profile, seed uint
 	cfg.Extra = append([]string{"--watch-progress-notify-interval", "100ms"}, flags...)
 	cfg.Prepare = func(datastore string) { archive = durable.NewArchive(t, datastore) }
 	r.c = harness.StartCluster(t, cfg)
+	if r.compactors = r.c.Endpoints(); archive != nil {
+		r.compactors = []string{archive.Gate(t, r.compactors)}
+	}
 	if p == nil { // none was given; an empty one has no faults
 		p = r.plan()
 	}
@@ -308,7 +313,7 @@ func (r *round) startTraffic(ctx context.Context, clients *client.ClientSet) (en
 	}
 	each(clientsOfNode, clientsOfAll, tr.start)
 	each(watchersOfNode, watchersOfAll, tr.watch)
-	tr.compact(ctx, all, next())
+	tr.compact(ctx, r.compactors, next())
 
 	r.awaitRevision(2 * leastRevisions)
 	return tr.end

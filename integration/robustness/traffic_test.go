@@ -295,7 +295,7 @@ func (w *worker) revoke(ctx context.Context) error {
 // compactEvery is how often old revisions are given up.
 const compactEvery = 1500 * time.Millisecond
 
-// compact starts a client that compacts now and then.
+// compact starts a client of endpoints that compacts now and then.
 func (tr *traffic) compact(ctx context.Context, endpoints []string, rnd *rand.Rand) {
 	tr.done.Go(func() {
 		tick := time.NewTicker(compactEvery)

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/tests/v3/robustness/model"
 	"go.etcd.io/etcd/tests/v3/robustness/report"
@@ -23,29 +25,78 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// Archive reads the history out of a database. Compaction deletes history, so a
-// trigger puts what is deleted aside.
-type Archive struct{ datastore string }
+// Archive reads the history out of a database. Compaction deletes history, so the archive copies it before a
+// compaction is asked for: see Gate. On SQLite a trigger puts what is deleted aside, because another process that has
+// the file open while a node is killed and starts again would change what the node finds.
+type Archive struct {
+	datastore string
+	db        *sqldb.Database // nil on SQLite: opened to read
+
+	mu     sync.Mutex
+	newest int64             // the log rows up to it have been copied, and the versions that they name
+	copied map[string][]byte // rows by their keys
+}
+
+const valueOf = "SELECT object_value FROM object WHERE internal_key = ?"
 
 const readWait = eventually.Patience
 
-// NewArchive makes the schema in an empty database, and the trigger.
+// NewArchive makes the schema in an empty database, and on SQLite the trigger.
 func NewArchive(t testing.TB, datastore string) *Archive {
 	t.Helper()
 	out := harness.Run(t, readWait, "", harness.Sqlbrain(t), "migrate", "up", "--datastore", datastore)
 	require.Zero(t, out.Code, "sqlbrain migrate up: %s%s", out.Stdout, out.Stderr)
-	a := &Archive{datastore: datastore}
+	a := &Archive{datastore: datastore, copied: map[string][]byte{}}
 	db := a.open(t)
+	if db.DialectName() != sqlstore.DialectSQLite {
+		a.db = db
+		t.Cleanup(func() { assert.NoError(t, db.Close()) })
+		return a
+	}
 	for _, statement := range []string{
-		"CREATE TABLE deleted (internal_key " + blob(db, "VARBINARY(3072)") + " NOT NULL, object_value " + blob(db, "MEDIUMBLOB") + " NOT NULL)",
+		"CREATE TABLE deleted (internal_key BLOB NOT NULL, object_value BLOB NOT NULL)",
 		"CREATE TRIGGER keep_deleted BEFORE DELETE ON object FOR EACH ROW " +
-			body(db, "INSERT INTO deleted VALUES (OLD.internal_key, OLD.object_value)"),
+			"BEGIN INSERT INTO deleted VALUES (OLD.internal_key, OLD.object_value); END",
 	} {
 		_, err := db.SQL().ExecContext(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
 	require.NoError(t, db.Close())
 	return a
+}
+
+// copy copies the log rows that it has not got yet, and the versions that they name. A compaction at a revision that
+// is visible removes no others, and no other compaction is under way that could.
+func (a *Archive) copy(ctx context.Context) error {
+	if a.db == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var versions [][]byte
+	newest := a.newest
+	lo, hi := coder.LogBounds(a.newest+1, math.MaxInt64)
+	err := rows(ctx, a.db.SQL(), "object", lo, hi, func(key, value []byte) error {
+		a.copied[string(key)] = value
+		changes, err := coder.DecodeLog(value)
+		for _, c := range changes {
+			newest = max(newest, c.Revision)
+			versions = append(versions, coder.EncodeVersionKey(c.Key, c.Revision))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range versions {
+		var value []byte
+		if err := a.db.SQL().QueryRowContext(ctx, valueOf, key).Scan(&value); err != nil {
+			return fmt.Errorf("version row %x: %w", key, err)
+		}
+		a.copied[string(key)] = value
+	}
+	a.newest = newest
+	return nil
 }
 
 func (a *Archive) open(t testing.TB) *sqldb.Database {
@@ -55,20 +106,6 @@ func (a *Archive) open(t testing.TB) *sqldb.Database {
 	db, err := engines.OpenDB(u, sqlstore.Options{})
 	require.NoError(t, err)
 	return db
-}
-
-func blob(db *sqldb.Database, mysql string) string {
-	if db.DialectName() == sqlstore.DialectSQLite {
-		return "BLOB"
-	}
-	return mysql
-}
-
-func body(db *sqldb.Database, statement string) string {
-	if db.DialectName() == sqlstore.DialectSQLite {
-		return "BEGIN " + statement + "; END"
-	}
-	return statement
 }
 
 // Requests returns the durable writes of the table, as the model's requests in the
@@ -125,13 +162,53 @@ func (a *Archive) read(t testing.TB) *history {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readWait)
 	defer cancel()
-	db := a.open(t)
 	h := &history{versions: map[version]*coder.Record{}}
-	require.NoError(t, errors.Join(h.read(ctx, db.SQL()), db.Close()))
+	if a.db != nil {
+		require.NoError(t, h.read(ctx, a.db.SQL(), a.rows))
+		return h
+	}
+	db := a.open(t)
+	require.NoError(t, errors.Join(h.read(ctx, db.SQL(), a.rows), db.Close()))
 	return h
 }
 
-func (h *history) read(ctx context.Context, db *sql.DB) error {
+// rows calls each for the rows of [lo, hi), in any order, those that were deleted included.
+func (a *Archive) rows(ctx context.Context, db *sql.DB, lo, hi []byte, each func(key, value []byte) error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := map[string][]byte{}
+	for key, value := range a.copied {
+		if key >= string(lo) && key < string(hi) {
+			all[key] = value
+		}
+	}
+	tables := []string{"object"}
+	if a.db == nil {
+		tables = append(tables, "deleted")
+	}
+	for _, table := range tables {
+		if err := rows(ctx, db, table, lo, hi, func(key, value []byte) error {
+			if before, ok := all[string(key)]; ok && !bytes.Equal(before, value) {
+				return fmt.Errorf("the content of row %x has changed from %x to %x", key, before, value)
+			}
+			all[string(key)] = value
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	for key, value := range all {
+		if err := each([]byte(key), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reader is Archive.rows.
+type reader func(ctx context.Context, db *sql.DB, lo, hi []byte, each func(key, value []byte) error) error
+
+func (h *history) read(ctx context.Context, db *sql.DB, rows reader) error {
 	lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
 	err := rows(ctx, db, lo, hi, func(key, value []byte) error {
 		raw, revision, err := coder.DecodeVersionKey(key)
@@ -161,10 +238,10 @@ func (h *history) read(ctx context.Context, db *sql.DB) error {
 	return h.readMeta(ctx, db)
 }
 
-// rows calls each for the rows of [lo, hi), those that were deleted included.
-func rows(ctx context.Context, db *sql.DB, lo, hi []byte, each func(key, value []byte) error) (err error) {
-	const of = "SELECT internal_key, object_value FROM %s WHERE internal_key >= ? AND internal_key < ?"
-	found, err := db.QueryContext(ctx, fmt.Sprintf(of, "object")+" UNION ALL "+fmt.Sprintf(of, "deleted"), lo, hi, lo, hi)
+// rows calls each for the rows of [lo, hi) in a table.
+func rows(ctx context.Context, db *sql.DB, table string, lo, hi []byte, each func(key, value []byte) error) (err error) {
+	found, err := db.QueryContext(ctx,
+		"SELECT internal_key, object_value FROM "+table+" WHERE internal_key >= ? AND internal_key < ?", lo, hi)
 	if err != nil {
 		return err
 	}
@@ -208,7 +285,7 @@ func (h *history) group(changes []coder.Change) error {
 // readMeta checks the log against the fence row, and reads the compaction mark.
 func (h *history) readMeta(ctx context.Context, db *sql.DB) error {
 	value := func(key []byte) (v []byte, err error) {
-		err = db.QueryRowContext(ctx, "SELECT object_value FROM object WHERE internal_key = ?", key).Scan(&v)
+		err = db.QueryRowContext(ctx, valueOf, key).Scan(&v)
 		return v, err
 	}
 	v, err := value(coder.FenceKey())
