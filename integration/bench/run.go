@@ -35,7 +35,7 @@ func (p *place) register(cmd *cobra.Command) {
 	f.StringVar(&p.module, "module", ".", `directory of this module; "": the programs are there, and are not built`)
 	f.StringVar(&p.data, "data", os.TempDir(), "directory of the data, which is removed: its disk is measured")
 	f.StringSliceVar(&p.systems, "systems", nil,
-		"what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no MySQL)")
+		"what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no MySQL, and on TiDB where SQLBRAIN_TEST_TIDB_URL names one)")
 }
 
 // environment builds what is needed for the systems. The caller calls undo when
@@ -53,6 +53,9 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 			names = append(names, "sqlbrain-mysql", "kine-mysql")
 		case programs.MariaDB != "":
 			names = append(names, "sqlbrain-mariadb", "kine-mariadb")
+		}
+		if programs.TiDB != "" {
+			names = append(names, "sqlbrain-tidb", "kine-tidb")
 		}
 	}
 	if systems, err = system.Parse(names); err != nil {

@@ -30,7 +30,7 @@ func (r *Running) command(n *node) (name string, args []string, err error) {
 	case Sqlbrain:
 		datastore := "sqlite://" + filepath.Join(r.dir, "data.db")
 		if r.db != nil {
-			datastore = r.db.url("sqlbrain")
+			datastore = r.db.url()
 		}
 		return e.Programs.Sqlbrain, []string{
 			"serve", "--datastore", datastore, "--name", n.name,
@@ -50,7 +50,7 @@ func (r *Running) command(n *node) (name string, args []string, err error) {
 			"?_journal_mode=WAL&_busy_timeout=30000&_synchronous=" +
 			synchronous + "&_txlock=immediate&_stmt_cache_size=20&cache=shared"
 		if r.db != nil {
-			endpoint = r.db.kineEndpoint("kine")
+			endpoint = r.db.kineEndpoint()
 		}
 		return e.Programs.Kine, []string{
 			"--endpoint", endpoint, "--listen-address", fmt.Sprintf("127.0.0.1:%d", n.client.number), "--metrics-bind-address", "0",

@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	password       = enginetest.Password
 	databaseWait   = 2 * time.Minute
 	databasePoll   = 20 * time.Millisecond
 	bufferPool     = 1 << 30
@@ -27,15 +26,21 @@ const (
 	maxConnections = 1500 // kine opens one for each request at a time
 )
 
-// database is a MySQL or MariaDB server with its data.
+// database is a MySQL or MariaDB server with its data, or databases on a TiDB.
 type database struct {
-	port    port
-	process *process.Process
+	address        string
+	user, password string
+	name           string // what the names of databases begin with
+	port           port
+	process        *process.Process // nil: it runs already, and goes on
 }
 
 // startDatabase starts a server on fresh data. Its settings are the same for all
-// products: every commit is flushed, the binary log too.
+// products: every commit is flushed, the binary log too. A TiDB runs already.
 func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir string) (*database, error) {
+	if engine == TiDB {
+		return e.newDatabases(ctx, filepath.Base(dir))
+	}
 	own := filepath.Join(dir, "database")
 	if err := errors.Join(os.Mkdir(own, 0o755), enginetest.GiveToServers(own)); err != nil {
 		return nil, err
@@ -44,10 +49,11 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 	if err != nil {
 		return nil, err
 	}
-	d := &database{}
+	d := &database{user: "root", password: enginetest.Password}
 	if d.port, err = reservePort(); err != nil {
 		return nil, err
 	}
+	d.address = fmt.Sprintf("127.0.0.1:%d", d.port.number)
 	pool, redo := cmp.Or(e.BufferPool, bufferPool), strconv.FormatInt(cmp.Or(e.RedoLog, redoLog), 10)
 	args := []string{
 		"--no-defaults", "--datadir=" + filepath.Join(own, "data"), "--tmpdir=" + own,
@@ -67,11 +73,10 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 	if err != nil {
 		return nil, errors.Join(err, d.port.Close())
 	}
-	connector, err := mysql.NewConnector(d.settings(""))
+	db, err := d.open()
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	db := sql.OpenDB(connector)
 	defer db.Close() //nolint:errcheck // its connections end with the server at the latest
 	err = d.process.Await(ctx, databaseWait, databasePoll, db.PingContext)
 	if err == nil {
@@ -83,22 +88,58 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 	return d, nil
 }
 
+// newDatabases makes a database on the TiDB. kine makes its own.
+func (e *Environment) newDatabases(ctx context.Context, name string) (*database, error) {
+	u, err := url.Parse(e.Programs.TiDB)
+	if err != nil {
+		return nil, err
+	}
+	d := &database{address: u.Host, user: u.User.Username(), name: name + "-"}
+	d.password, _ = u.User.Password()
+	return d, d.execute(ctx, "CREATE DATABASE `"+name+"-sqlbrain`")
+}
+
+func (d *database) execute(ctx context.Context, statements ...string) error {
+	db, err := d.open()
+	for _, s := range statements {
+		if err == nil {
+			_, err = db.ExecContext(ctx, s)
+		}
+	}
+	if db != nil {
+		err = errors.Join(err, db.Close())
+	}
+	return err
+}
+
+func (d *database) open() (*sql.DB, error) {
+	connector, err := mysql.NewConnector(d.settings(""))
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
 // settings are those of connections to a database of the server.
 func (d *database) settings(name string) *mysql.Config {
 	c := mysql.NewConfig()
-	c.Net, c.Addr, c.User, c.Passwd, c.DBName = "tcp", fmt.Sprintf("127.0.0.1:%d", d.port.number), "root", password, name
+	c.Net, c.Addr, c.User, c.Passwd, c.DBName = "tcp", d.address, d.user, d.password, name
 	c.Logger = &mysql.NopLogger{}
 	return c
 }
 
-func (d *database) url(name string) string {
-	u := url.URL{Scheme: "mysql", User: url.UserPassword("root", password),
-		Host: fmt.Sprintf("127.0.0.1:%d", d.port.number), Path: "/" + name}
+func (d *database) url() string {
+	u := url.URL{Scheme: "mysql", User: url.UserPassword(d.user, d.password), Host: d.address, Path: "/" + d.name + "sqlbrain"}
 	return u.String()
 }
 
-func (d *database) kineEndpoint(name string) string { return "mysql://" + d.settings(name).FormatDSN() }
+func (d *database) kineEndpoint() string { return "mysql://" + d.settings(d.name+"kine").FormatDSN() }
 
 func (d *database) close() error {
+	if d.process == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), databaseWait)
+		defer cancel()
+		return d.execute(ctx, "DROP DATABASE IF EXISTS `"+d.name+"sqlbrain`", "DROP DATABASE IF EXISTS `"+d.name+"kine`")
+	}
 	return errors.Join(d.process.Kill(), d.port.Close())
 }

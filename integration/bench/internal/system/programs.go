@@ -18,6 +18,8 @@ import (
 type Programs struct {
 	Sqlbrain, Etcd, Kine           string
 	MySQL, MariaDB, MariaDBInstall string
+	// TiDB is the URL of a server that runs.
+	TiDB string
 }
 
 // FindDatabases looks for the programs of database servers on this machine, where the tests of the product look too.
@@ -28,8 +30,11 @@ func (p *Programs) FindDatabases() error {
 			return err
 		}
 	}
+	var err error
+	if p.TiDB, err = enginetest.TiDBURL(); err != nil {
+		return err
+	}
 	if p.MariaDB != "" {
-		var err error
 		if p.MariaDBInstall, err = enginetest.FindProgram("mariadb-install-db"); err != nil {
 			p.MariaDB = "" // it cannot be set up
 		}
@@ -50,17 +55,31 @@ func databaseVersion(path string) (string, error) {
 	return version, nil
 }
 
-func (p *Programs) server(e Engine) string {
-	if e == MySQL {
-		return p.MySQL
+// tidbVersion asks the server at a URL.
+func tidbVersion(rawURL string) string {
+	version, err := enginetest.Version(rawURL)
+	if err != nil {
+		return err.Error()
 	}
-	return p.MariaDB
+	_, own, _ := strings.Cut(version, "TiDB-v")
+	return own
+}
+
+func (p *Programs) server(e Engine) string {
+	switch e {
+	case MySQL:
+		return p.MySQL
+	case TiDB:
+		return p.TiDB
+	default:
+		return p.MariaDB
+	}
 }
 
 // Lacks returns why a system cannot be run; nil if it can.
 func (p *Programs) Lacks(s System) error {
 	if s.Engine.Server() && p.server(s.Engine) == "" {
-		return fmt.Errorf("there is no %s on this machine", s.Engine)
+		return fmt.Errorf("there is no %s on this machine, or, of a tidb, %s is not set", s.Engine, enginetest.EnvTiDB)
 	}
 	for _, c := range []struct {
 		product Product
@@ -140,8 +159,12 @@ func (p *Programs) Versions() map[string]string {
 		}
 		versions[string(product)] = version
 	}
-	for engine, path := range map[Engine]string{MySQL: p.MySQL, MariaDB: p.MariaDB} {
+	for engine, path := range map[Engine]string{MySQL: p.MySQL, MariaDB: p.MariaDB, TiDB: p.TiDB} {
 		if path == "" {
+			continue
+		}
+		if engine == TiDB {
+			versions[string(engine)] = tidbVersion(path)
 			continue
 		}
 		version, err := databaseVersion(path)

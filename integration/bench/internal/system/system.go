@@ -42,10 +42,11 @@ const (
 	SQLite  Engine = "sqlite"
 	MySQL   Engine = "mysql"
 	MariaDB Engine = "mariadb"
+	TiDB    Engine = "tidb"
 )
 
 // Server reports whether the engine is a separate server.
-func (e Engine) Server() bool { return e == MySQL || e == MariaDB }
+func (e Engine) Server() bool { return e == MySQL || e == MariaDB || e == TiDB }
 
 // System is a product on an engine.
 type System struct {
@@ -60,8 +61,9 @@ type System struct {
 var All = []System{
 	{Product: Etcd},
 	{Product: Sqlbrain, Engine: SQLite}, {Product: Sqlbrain, Engine: MySQL}, {Product: Sqlbrain, Engine: MariaDB},
+	{Product: Sqlbrain, Engine: TiDB},
 	{Product: Kine, Engine: SQLite}, {Product: Kine, Engine: SQLite, Loose: true}, {Product: Kine, Engine: MySQL},
-	{Product: Kine, Engine: MariaDB},
+	{Product: Kine, Engine: MariaDB}, {Product: Kine, Engine: TiDB},
 }
 
 // Name is what a system is called in flags and results.
@@ -209,9 +211,9 @@ func (r *Running) Endpoint(i int) string { return r.nodes[i].endpoint() }
 // Server is the process id of a node.
 func (r *Running) Server(i int) int { return r.nodes[i].process.ID() }
 
-// Database is the process id of the database; 0 if that is in the server.
+// Database is the process id of the database; 0 if that is in the server, or was not started here.
 func (r *Running) Database() int {
-	if r.db == nil {
+	if r.db == nil || r.db.process == nil {
 		return 0
 	}
 	return r.db.process.ID()
@@ -225,8 +227,8 @@ func (r *Running) Processes() []int {
 			ids = append(ids, n.process.ID())
 		}
 	}
-	if r.db != nil {
-		ids = append(ids, r.db.process.ID())
+	if id := r.Database(); id != 0 {
+		ids = append(ids, id)
 	}
 	return ids
 }
@@ -243,7 +245,7 @@ func (r *Running) Ended() error {
 	for _, n := range r.nodes {
 		processes = append(processes, n.process)
 	}
-	if r.db != nil {
+	if r.Database() != 0 {
 		processes = append(processes, r.db.process)
 	}
 	for _, p := range processes {
