@@ -21,7 +21,8 @@ var statements = sqldb.Statements{
 		" ON v.internal_key = CONCAT(" + sqldb.VersionMagic + ", SUBSTRING(i.internal_key, 5, LENGTH(i.internal_key) - 12), SUBSTRING(i.object_value, " + sqldb.RowVersionAt + "))" +
 		" WHERE i.internal_key >= ? AND i.internal_key < ? ORDER BY i.internal_key LIMIT ?",
 	ListKeys: "SELECT internal_key, object_value FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT ?",
-	Count: "SELECT COALESCE(SUM(SUBSTRING(object_value, " + sqldb.RowVersionAt + ") <= ? AND ORD(SUBSTRING(object_value, " +
+	// TiDB has its storage execute ASCII, and not ORD: it would get every row.
+	Count: "SELECT COALESCE(SUM(SUBSTRING(object_value, " + sqldb.RowVersionAt + ") <= ? AND ASCII(SUBSTRING(object_value, " +
 		sqldb.FlagsAt + ")) & 1 = 0), 0)," +
 		" COALESCE(SUM(SUBSTRING(object_value, " + sqldb.RowVersionAt + ") > ?), 0) FROM object WHERE internal_key >= ? AND internal_key < ?",
 	// Not a derived table, which the server would write to disk because of its blobs.
