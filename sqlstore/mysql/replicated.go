@@ -53,7 +53,7 @@ func mayRefuse(statement string, err error) bool {
 		return false
 	}
 	switch statement {
-	case setTiDBReads, setIdle:
+	case setTiDBReads, setIdle, setTiDBIdle:
 		return true
 	case setReplicatedReads:
 		return refused.Number == unknownSystemVariable
