@@ -83,6 +83,21 @@ func TestPartitionsAreRegions(t *testing.T) {
 	}
 }
 
+// TestPartitionsAreTheRegionsOfATiDB: of a real one, which is asked to split the table.
+func TestPartitionsAreTheRegionsOfATiDB(t *testing.T) {
+	t.Parallel()
+	if !enginetest.OnTiDB() {
+		t.Skip(enginetest.EnvTiDB + " is not set")
+	}
+	s := openURL(t, enginetest.Database(t), sqlstore.Options{})
+	_, err := s.Database().SQL().ExecContext(t.Context(), "SPLIT TABLE object BY ('bbbbbbbb'), ('c'), ('zz')")
+	require.NoError(t, err)
+	parts, err := s.GetPartitions(t.Context(), []byte("a"), []byte("z"))
+	require.NoError(t, err)
+	require.Equal(t, []sqlstore.Partition{{Start: []byte("a"), End: []byte("bbbbbbbb")}, {Start: []byte("bbbbbbbb"), End: []byte("c")},
+		{Start: []byte("c"), End: []byte("z")}}, parts)
+}
+
 // TestPartitionsWithoutRegions: some editions of TiDB do not show them.
 func TestPartitionsWithoutRegions(t *testing.T) {
 	t.Parallel()
