@@ -67,7 +67,8 @@ func checkTiDB(vars map[string]string, info *sqldb.Info) error {
 				s[0], v, s[1])
 		}
 	}
-	entry, tx := TiDBLimits(vars)
+	file := TiDBConfigOf(vars)
+	entry, tx := file.Entry, file.Transaction
 	info.MaxRow, info.MaxBatch = min(info.MaxRow, entry-tidbMargin), tx-tx/100
 	if info.MaxRow <= 0 || info.MaxBatch < info.MaxRow {
 		return sqldb.Unfit("an entry may have %d bytes, a transaction %d: set tidb_txn_entry_size_limit to at least %d, txn-total-size-limit in TiDB's configuration to more",
@@ -76,22 +77,29 @@ func checkTiDB(vars map[string]string, info *sqldb.Info) error {
 	return nil
 }
 
-// TiDBLimits returns how many bytes a TiDB with these variables lets an entry and a transaction have.
-func TiDBLimits(vars map[string]string) (entry, tx int) {
+// TiDBConfig is what matters of how a TiDB is configured.
+type TiDBConfig struct {
+	Store              string // "tikv", or what the server itself keeps data in; "" if it is not shown
+	Entry, Transaction int    // the most bytes
+}
+
+// TiDBConfigOf returns the configuration of a TiDB with these variables.
+func TiDBConfigOf(vars map[string]string) TiDBConfig {
 	var file struct {
+		Store       string `json:"store"`
 		Performance struct {
-			Entry int `json:"txn-entry-size-limit"`
-			Tx    int `json:"txn-total-size-limit"`
+			Entry       int `json:"txn-entry-size-limit"`
+			Transaction int `json:"txn-total-size-limit"`
 		} `json:"performance"`
 	}
 	// Some editions do not show their configuration. Then the limits are the defaults.
 	_ = json.Unmarshal([]byte(vars["tidb_config"]), &file)
-	entry, tx = cmp.Or(file.Performance.Entry, tidbMaxEntry), cmp.Or(file.Performance.Tx, tidbMaxTx)
+	c := TiDBConfig{file.Store, cmp.Or(file.Performance.Entry, tidbMaxEntry), cmp.Or(file.Performance.Transaction, tidbMaxTx)}
 	// 0, or no such variable before 7.6: the limit of the configuration applies.
 	if n, err := strconv.Atoi(vars["tidb_txn_entry_size_limit"]); err == nil && n > 0 {
-		entry = n
+		c.Entry = n
 	}
-	return entry, tx
+	return c
 }
 
 // tidbStatements are statements, with the one plan pinned that an optimizer without
