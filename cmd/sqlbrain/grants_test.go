@@ -55,7 +55,9 @@ func TestServeNeedsNoGrantToChangeTheSchema(t *testing.T) {
 	}
 	a := succeed(t, "doctor", "--datastore", raw)
 	require.Contains(t, a.stdout, "select, insert, update and delete on table object")
-	require.Contains(t, a.stdout, "may not create tables")
+	if enginetest.Any().Can(enginetest.CreateProbe) {
+		require.Contains(t, a.stdout, "may not create tables")
+	}
 }
 
 func TestMissingGrantsAreNamed(t *testing.T) {

@@ -24,16 +24,28 @@ type recoverable struct {
 	datastore string
 }
 
+func (r recoverable) onServer() bool {
+	u, err := sqlstore.ParseURL(r.datastore)
+	return err == nil && u.Dialect == sqlstore.DialectMySQL
+}
+
 func (r recoverable) exec(statements ...string) {
 	r.t.Helper()
-	if u, err := sqlstore.ParseURL(r.datastore); err == nil && u.Dialect == sqlstore.DialectMySQL {
+	if r.onServer() {
 		enginetest.Exec(r.t, r.datastore, statements...)
 		return
 	}
 	sqliteExec(r.t, r.datastore, statements...)
 }
 
-func (r recoverable) keep() { r.t.Helper(); r.exec("CREATE TABLE kept AS SELECT * FROM object") }
+func (r recoverable) keep() {
+	r.t.Helper()
+	if r.onServer() { // not every one makes a table of a query
+		r.exec("CREATE TABLE kept LIKE object", "INSERT INTO kept SELECT * FROM object")
+		return
+	}
+	r.exec("CREATE TABLE kept AS SELECT * FROM object")
+}
 
 func (r recoverable) lose() {
 	r.t.Helper()

@@ -12,6 +12,10 @@ const (
 	Rebuild         Ability = "OPTIMIZE TABLE"
 	PreparedCounter Ability = "the status Prepared_stmt_count"
 	Replicas        Ability = "a server that is read-only may be a replica, and behind"
+	ConnectionLimit Ability = "a limit of connections by default"
+	CreateProbe     Ability = "CREATE TABLE … LIKE is refused for lack of a right before it is for lack of a table"
+	BackquotedNames Ability = "a backquote in the name of a database"
+	CaseFolding     Ability = "a collation of ascii that ignores case"
 	Serializable    Ability = "transactions at SERIALIZABLE"
 	FlushSetting    Ability = "innodb_flush_log_at_trx_commit has an effect"
 	ExecutionTime   Ability = "max_execution_time"
@@ -37,7 +41,8 @@ func (p Product) IdleTransaction() string {
 var lacking = map[Product][]Ability{
 	MariaDB: {ExecutionTime, ChosenClustering},
 	MySQL:   {StatementTime, ChosenClustering},
-	tidb:    {MyISAM, RowFormat, Rebuild, PreparedCounter, Replicas, Serializable, FlushSetting, StatementTime},
+	tidb: {MyISAM, RowFormat, Rebuild, PreparedCounter, Replicas, ConnectionLimit, CreateProbe, BackquotedNames,
+		CaseFolding, Serializable, FlushSetting, StatementTime},
 }
 
 // Can reports whether servers of the product have the ability. Tests ask this in place of the product's name.
