@@ -37,7 +37,7 @@ func (r *Registry) Campaign(lead func(context.Context) error, observed func(hold
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lead, e.observed = lead, observed
-	e.wake()
+	e.PollNow()
 }
 
 // StopCampaign begins what Resign does, and does not wait for it. Resigned is closed
@@ -80,8 +80,22 @@ func (r *Registry) PollNow() {
 // It returns ErrNotHolder, ErrTransferring, or why the row could not be written. If ctx
 // ends first it returns ctx's error, and the transfer continues.
 func (r *Registry) Transfer(ctx context.Context, successor Member) error {
-	t := &transfer{successor: successor, result: make(chan error, 1)}
-	if err := r.elector.startTransfer(t); err != nil || successor.ID == r.id {
+	e, t := r.elector, &transfer{successor: successor, result: make(chan error, 1)}
+	e.mu.Lock()
+	var err error
+	switch l := e.term; {
+	case l == nil || l.lost || !l.over.IsZero():
+		err = ErrNotHolder
+	case successor.ID == e.id:
+		t.result <- nil
+	case l.transfer != nil:
+		err = ErrTransferring
+	default:
+		l.transfer = t
+		l.cancel()
+	}
+	e.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	select {
@@ -89,23 +103,6 @@ func (r *Registry) Transfer(ctx context.Context, successor Member) error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("member: waiting for the transfer: %w", ctx.Err())
-	}
-}
-
-func (e *elector) startTransfer(t *transfer) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch l := e.term; {
-	case l == nil || l.lost || !l.over.IsZero():
-		return ErrNotHolder
-	case t.successor.ID == e.id:
-		return nil
-	case l.transfer != nil:
-		return ErrTransferring
-	default:
-		l.transfer = t
-		l.cancel()
-		return nil
 	}
 }
 

@@ -16,12 +16,9 @@ import (
 
 // Running is a member whose process proved that it runs.
 type Running struct {
-	ID       uint64
-	Name     string
-	PeerURLs []string
-	// Heartbeat is the newest one, which was sent at most Ago before it was seen.
-	Heartbeat uint64
-	Ago       time.Duration
+	Member
+	// Ago is how long before it was seen the newest heartbeat was sent at most.
+	Ago time.Duration
 }
 
 // String names the member, where it listens, and its last heartbeat.
@@ -30,7 +27,7 @@ func (r Running) String() string {
 	if len(r.PeerURLs) > 0 {
 		at = strings.Join(r.PeerURLs, ",")
 	}
-	return fmt.Sprintf("member %q (%x) at %s sent heartbeat %d within the last %s", r.Name, r.ID, at, r.Heartbeat, r.Ago)
+	return fmt.Sprintf("member %s at %s sent heartbeat %d within the last %s", r.Member, at, r.Heartbeat, r.Ago)
 }
 
 // challenge asks the process that keeps the member row e to prove that it runs, and reports whether it left
@@ -41,43 +38,44 @@ func (r Running) String() string {
 func challenge(
 	ctx context.Context, store sqlstore.Store, e entry, interval time.Duration,
 ) (silent bool, seen Running, err error) {
-	last, counted := time.Now(), uint64(0)
-	for unanswered, failures := 0, 0; ; {
-		began := time.Now()
-		raw, err := store.Get(ctx, e.key())
-		if errors.Is(err, sqlstore.ErrKeyNotFound) {
-			return true, seen, nil
-		}
-		if err != nil {
-			return false, seen, err
-		}
-		now, err := decodeEntry(e.key(), raw)
-		switch {
-		case err != nil:
-			return false, seen, err
-		case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
-			return false, Running{now.ID, now.name, now.PeerURLs, now.Heartbeat, time.Since(last).Round(time.Millisecond)}, nil
-		case now.Stopped || unanswered == timing.MissedPolls:
-			return true, seen, nil
-		}
-		last = began
-		// A challenge of another process serves as well, and one of this process whose outcome was unknown.
-		if now.Challenge == 0 || now.Challenge == counted {
-			next := now
-			next.Challenge = newID()
-			batch := store.BeginBatchWrite()
-			batch.CAS(now.key(), next.encode(), now.raw)
-			if err := batch.Commit(ctx); err != nil {
-				failures++
-				if err := again(ctx, err, failures); err != nil {
-					return false, seen, err
-				}
-				continue
+	last, counted, ended := time.Now(), uint64(0), false
+	for unanswered := 0; ; unanswered++ {
+		err := commit(ctx, store, func(batch sqlstore.BatchWrite, _ bool) error {
+			began := time.Now()
+			raw, err := store.Get(ctx, e.key())
+			if errors.Is(err, sqlstore.ErrKeyNotFound) {
+				silent, ended = true, true
+				return errDone
 			}
-			now = next
+			if err != nil {
+				return err
+			}
+			now, err := decodeEntry(e.key(), raw)
+			switch {
+			case err != nil:
+				return err
+			case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
+				seen, ended = Running{now.Member, time.Since(last).Round(time.Millisecond)}, true
+				return errDone
+			case now.Stopped || unanswered == timing.MissedPolls:
+				silent, ended = true, true
+				return errDone
+			}
+			last = began
+			// A challenge of another process serves as well, and one of this process whose outcome was unknown.
+			if now.Challenge != 0 && now.Challenge != counted {
+				counted = now.Challenge
+				return errDone
+			}
+			next := now.Member
+			next.Challenge = newID()
+			counted = next.Challenge
+			batch.CAS(next.key(), next.encode(), now.raw)
+			return nil
+		})
+		if err != nil || ended {
+			return silent, seen, err
 		}
-		counted = now.Challenge
-		unanswered++
 		if err := retry.Sleep(ctx, interval); err != nil {
 			return false, seen, err
 		}
@@ -100,7 +98,7 @@ func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
 		running []Running
 		errs    []error
 	)
-	for _, e := range t {
+	for _, e := range t.rows {
 		if !e.running() {
 			continue
 		}

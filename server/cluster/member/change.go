@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,15 +23,22 @@ func (r *Registry) Add(ctx context.Context, peerURLs []string, learner bool) (Me
 	if learner {
 		return Member{}, nil, ErrLearners
 	}
-	added := entry{row: row{ID: newID(), PeerURLs: peerURLs}}
+	added := Member{ID: newID(), PeerURLs: peerURLs}
 	members, err := r.change(ctx, func(t table, batch sqlstore.BatchWrite, _ bool) error {
-		if _, ok := t.withID(added.ID); ok {
+		waiting := 0
+		for _, e := range t.rows {
+			if !e.Started() {
+				waiting++
+			}
+		}
+		_, done := t.withID(added.ID)
+		_, exists := t.sharing(peerURLs, added.ID)
+		switch {
+		case done:
 			return errDone
-		}
-		if _, ok := t.sharing(peerURLs, added.ID); ok {
+		case exists:
 			return ErrPeerURLExists
-		}
-		if t.waiting() >= mostWaiting {
+		case waiting >= mostWaiting:
 			return ErrNotEnoughStarted
 		}
 		batch.PutIfNotExist(added.key(), added.encode())
@@ -41,16 +47,16 @@ func (r *Registry) Add(ctx context.Context, peerURLs []string, learner bool) (Me
 	if err != nil {
 		return Member{}, nil, err
 	}
-	return Member{ID: added.ID, PeerURLs: peerURLs}, members, nil
+	return added, members, nil
 }
 
 // Remove takes a member out of the cluster, and returns those left. It fails with
 // ErrNotFound, or ErrNotEnoughStarted if no other is known to be alive.
 func (r *Registry) Remove(ctx context.Context, id uint64) ([]Member, error) {
-	return r.change(ctx, func(t table, batch sqlstore.BatchWrite, tried bool) error {
+	return r.change(ctx, func(t table, batch sqlstore.BatchWrite, maybe bool) error {
 		old, ok := t.withID(id)
 		switch {
-		case !ok && tried:
+		case !ok && maybe:
 			return errDone
 		case !ok:
 			return ErrNotFound
@@ -67,22 +73,15 @@ func (r *Registry) Remove(ctx context.Context, id uint64) ([]Member, error) {
 
 // removeSelf takes this member out of the cluster. Its error is what ended the Registry if it has ended.
 func (r *Registry) removeSelf(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		batch := r.store.BeginBatchWrite()
-		t, err := r.beginChange(ctx, batch)
+	return commit(ctx, r.store, func(batch sqlstore.BatchWrite, _ bool) error {
+		t, err := r.listCurrent(ctx)
 		if err != nil {
 			return err
 		}
 		own, _ := t.named(r.cfg.Name)
 		batch.Del(own.key())
-		err = batch.Commit(ctx)
-		if err == nil {
-			return nil
-		}
-		if err := again(ctx, err, attempt); err != nil {
-			return err
-		}
-	}
+		return t.count(batch)
+	})
 }
 
 // Update sets a member's peer URLs, and returns all members. It fails with
@@ -103,7 +102,7 @@ func (r *Registry) Update(ctx context.Context, id uint64, peerURLs []string) ([]
 		if slices.Equal(old.PeerURLs, peerURLs) {
 			return errDone
 		}
-		next := entry{name: old.name, row: old.row}
+		next := old.Member
 		next.PeerURLs = peerURLs
 		batch.CAS(next.key(), next.encode(), old.raw)
 		return nil
@@ -120,61 +119,30 @@ func (r *Registry) Promote(ctx context.Context, id uint64) ([]Member, error) {
 	})
 }
 
-// errDone: a change is not needed, or has taken effect already.
-var errDone = errors.New("member: nothing to change")
-
-// change commits what decide adds to a batch. decide is called again until the batch commits or
-// decide fails, each time with the table that the batch depends on. tried reports that an
+// change commits what decide adds to a batch, and returns the members. decide is called again until the batch commits or
+// decide fails, each time with the table that the batch depends on. maybe reports that an
 // earlier batch may have taken effect. If change cannot find out whether one did, its error
 // wraps sqlstore.ErrUncertain. On a Registry that has ended it returns what ended it.
 func (r *Registry) change(ctx context.Context,
-	decide func(t table, batch sqlstore.BatchWrite, tried bool) error) ([]Member, error) {
-	tried := false
-	for attempt := 1; ; attempt++ {
-		batch := r.store.BeginBatchWrite()
-		t, err := r.beginChange(ctx, batch)
-		if err != nil && tried {
-			err = fmt.Errorf("%w: %w", sqlstore.ErrUncertain, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch err := decide(t, batch, tried); {
-		case errors.Is(err, errDone):
-			return r.Cached(), nil
+	decide func(t table, batch sqlstore.BatchWrite, maybe bool) error) ([]Member, error) {
+	if err := commit(ctx, r.store, func(batch sqlstore.BatchWrite, maybe bool) error {
+		t, err := r.listCurrent(ctx)
+		switch {
+		case err != nil && maybe:
+			return fmt.Errorf("%w: %w", sqlstore.ErrUncertain, err)
 		case err != nil:
-			return nil, err
+			return err
 		}
-		err = batch.Commit(ctx)
-		if err == nil {
-			members, err := r.Members(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("%w: the change was made, but reading the members failed: %w", sqlstore.ErrUncertain, err)
-			}
-			return members, nil
+		if err := decide(t, batch, maybe); err != nil {
+			return err
 		}
-		if errors.Is(err, sqlstore.ErrUncertain) {
-			tried = true
-		}
-		if err := again(ctx, err, attempt); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// beginChange lists the members, and makes batch conflict with other changes of the
-// membership since then.
-func (r *Registry) beginChange(ctx context.Context, batch sqlstore.BatchWrite) (table, error) {
-	counter, err := readChanges(ctx, r.store)
-	if err != nil {
+		return t.count(batch)
+	}); err != nil {
 		return nil, err
 	}
-	t, err := r.list(ctx)
-	if err == nil {
-		err = r.Err()
-	}
+	members, err := r.Members(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: the change was made, but reading the members failed: %w", sqlstore.ErrUncertain, err)
 	}
-	return t, counter.swap(batch)
+	return members, nil
 }

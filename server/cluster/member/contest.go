@@ -17,18 +17,17 @@ type hearing struct {
 	grant    int64
 	since    time.Time // the last sign of life, or, if there was none, the first poll that found this grant
 	heard    bool      // there was one
-	lost     bool      // the feed has ended since
 	refused  bool      // the holder's address has refused connections since
 	answered time.Time // when the holder has answered a challenge since; zero: not
+	logged   bool      // that it answers, and is not heard
 }
 
 // silent reports whether the holder has to be challenged.
 func (h hearing) silent() bool { return h.refused || time.Since(h.since) >= timing.Unheard }
 
-// pending is the challenge in the lock row, and for how long polls have found it unanswered, by this process's own
-// clock.
+// pending is the challenge in the lock row of one leadership, and for how long polls have found it unanswered, by this
+// process's own clock.
 type pending struct {
-	grant            int64
 	challenge        uint64 // 0: none
 	at               time.Time
 	waited, deadline time.Duration
@@ -42,7 +41,7 @@ func (p *pending) observe(l lock, deadline time.Duration, began time.Time) {
 	case l.challenge == 0:
 		*p = pending{}
 	case l.challenge != p.challenge || deadline < p.deadline-p.waited:
-		*p = pending{grant: l.grant, challenge: l.challenge, at: time.Now(), deadline: deadline}
+		*p = pending{challenge: l.challenge, at: time.Now(), deadline: deadline}
 	default:
 		p.waited += min(max(began.Sub(p.at), 0), p.deadline/2)
 		p.at = began
@@ -71,54 +70,51 @@ func (r *Registry) RecordHeartbeat(member uint64) {
 	}
 }
 
-// FeedLost takes in that the feed of a member has ended, and makes Run poll at once.
-func (r *Registry) FeedLost(member uint64) {
-	r.elector.hears(member, func(h *hearing) { h.lost = true })
-	r.PollNow()
-}
-
 // Refused takes in that a member's address refuses connections. That proves nothing: the address may be wrong, or a
 // firewall may reject. If the member holds the lock, it is challenged at once.
 func (r *Registry) Refused(member uint64) {
-	r.elector.hears(member, func(h *hearing) {
-		if !h.refused {
-			h.answered = time.Time{} // it may have ended since
-		}
-		h.refused = true
-	})
-	r.PollNow()
-}
-
-// hears changes what is known of the holder of the lock, if that is the member.
-func (e *elector) hears(member uint64, change func(*hearing)) {
+	e := r.elector
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	if member == e.holder {
-		change(&e.hearing)
+		if !e.hearing.refused {
+			e.hearing.answered = time.Time{} // it may have ended since
+		}
+		e.hearing.refused = true
 	}
+	e.mu.Unlock()
+	r.PollNow()
 }
 
 // contest challenges a holder that is not heard, and takes the lock if it does not answer. The lock row was read since
 // began.
 func (e *elector) contest(ctx context.Context, began time.Time) error {
-	before := e.pending
+	challenged, answered := e.lock.challenge != 0, e.pending.challenge != 0 && e.lock.challenge == 0
 	e.mu.Lock()
-	if before.challenge != 0 && before.grant == e.lock.grant && e.lock.challenge == 0 {
+	if answered {
 		e.hearing.answered = time.Now()
 	}
 	h := e.hearing
+	e.hearing.logged = h.logged || answered && h.silent()
 	e.mu.Unlock()
 	e.pending.observe(e.lock, e.deadline(h), began)
-	if e.lock.challenge == 0 {
+	if !challenged {
 		e.refused = false
-		e.logAnswer(h, before)
+	}
+	if answered && h.silent() {
+		e.metrics.suspicions.WithLabelValues(verdictAlive).Inc()
+		if !h.logged {
+			m, _ := withID(e.view.last(), e.lock.holder)
+			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot forward requests to it: "+
+				"check --initial-advertise-peer-urls and --listen-peer-urls of that member, and firewalls", "leader", m, "peer_urls", m.PeerURLs,
+				"refused", h.refused, "challenged_again_after", timing.ChallengeAgain)
+		}
 	}
 	switch {
 	case !h.silent():
 		return nil
-	case e.lock.challenge == 0 && !h.answered.IsZero() && time.Since(h.answered) < timing.ChallengeAgain:
+	case !challenged && !h.answered.IsZero() && time.Since(h.answered) < timing.ChallengeAgain:
 		return nil
-	case e.lock.challenge == 0 || e.refused:
+	case !challenged || e.refused:
 		return e.challenge(ctx, h)
 	case e.pending.waited >= e.pending.deadline:
 		return e.depose(ctx, h)
@@ -138,7 +134,7 @@ func (e *elector) deadline(h hearing) time.Duration {
 		d = min(d, timing.MissedPolls*e.cfg.holderPoll())
 	}
 	holder, _ := withID(e.view.last(), e.lock.holder)
-	return d + e.trips.pause(holder.RoundTrip)
+	return d + e.trips.pause(holder.roundTrip())
 }
 
 // challenge writes a challenge into the lock row.
@@ -150,7 +146,7 @@ func (e *elector) challenge(ctx context.Context, h hearing) error {
 	if e.lock.challenge == next.challenge { // there was no conflict
 		e.refused = false
 		e.pending.observe(e.lock, e.deadline(h), time.Now())
-		e.wake() // to plan the next poll
+		e.PollNow() // to plan the next poll
 	}
 	return nil
 }
@@ -169,37 +165,20 @@ func (e *elector) depose(ctx context.Context, h hearing) error {
 	return nil
 }
 
-// logAnswer counts an answer, and logs the first one of a holder that is not heard.
-func (e *elector) logAnswer(h hearing, before pending) {
-	silent := h.silent()
-	if before.challenge != 0 && !h.answered.IsZero() {
-		if silent {
-			e.metrics.suspicions.WithLabelValues(verdictAlive).Inc()
-		}
-		if silent && !e.silent {
-			m, _ := withID(e.view.last(), e.lock.holder)
-			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot forward requests to it: "+
-				"check --initial-advertise-peer-urls and --listen-peer-urls of that member, and firewalls", "leader", m, "peer_urls", m.PeerURLs,
-				"refused", h.refused, "challenged_again_after", timing.ChallengeAgain)
-		}
-		e.silent = silent
-	}
-	if !silent {
-		e.silent = false
-	}
-}
-
-// nextPoll returns the time until this process has to read the lock row again.
+// nextPoll returns the time until this process has to read the lock row again. A holder of the lock polls a bit earlier
+// than its followers, so that they can poll when its heartbeat comes.
 func (e *elector) nextPoll() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	heard := time.Since(e.hearing.since)
-	switch h := e.hearing; {
-	case e.term != nil, e.unsure, !e.quit.IsZero(), e.holder == 0, e.holder == e.id:
+	h, heard := e.hearing, time.Since(e.hearing.since)
+	switch {
+	case e.term != nil && !e.term.lost && !e.needsFastPoll() && !e.lockTrouble:
+		return e.cfg.holderPoll()
+	case e.term != nil, e.mayHold, !e.quit.IsZero(), e.holder == 0, e.holder == e.id: // an answer that failed is repeated
 		return e.cfg.fastPoll
 	case e.pending.challenge != 0 && h.silent() && e.standing() && !e.backoff.active():
 		return min(e.cfg.fastPoll, max(e.pending.deadline-e.pending.waited, time.Millisecond))
-	case h.silent() || h.lost || !h.heard:
+	case h.silent() || !h.heard:
 		return e.cfg.fastPoll
 	}
 	return max(e.cfg.fastPoll, min(e.cfg.poll, timing.Unheard-heard))

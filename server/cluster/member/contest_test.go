@@ -51,7 +51,6 @@ func heardLeader(g *group) (leads, follows *candidate, of *term, connected *atom
 
 // loses makes c notice that the leader's feed has ended, and that its address refuses connections.
 func (c *candidate) loses(leader *candidate) {
-	c.FeedLost(leader.id())
 	c.Refused(leader.id())
 }
 
@@ -321,7 +320,7 @@ func TestHowOftenMembersPoll(t *testing.T) {
 		}
 		require.LessOrEqual(t, n.Load(), int64(time.Minute/(timing.Poll/2)))
 		connected.Store(false)
-		n2.FeedLost(n1.id())
+		n2.PollNow()
 		polls(n2, timing.FastPoll)
 	})
 }
@@ -414,7 +413,7 @@ func TestAnAnswerSaysNothingOfAProcessThatEndsAfterIt(t *testing.T) {
 }
 
 func TestRoundTripsInRowsAreBounded(t *testing.T) {
-	require.Equal(t, timing.LongestPause, row{RoundTrip: 4e15}.roundTrip())
-	require.Zero(t, row{RoundTrip: -1}.roundTrip())
-	require.Equal(t, 3*time.Millisecond, row{RoundTrip: 3000}.roundTrip())
+	require.Equal(t, timing.LongestPause, Member{RoundTrip: 4e15}.roundTrip())
+	require.Zero(t, Member{RoundTrip: -1}.roundTrip())
+	require.Equal(t, 3*time.Millisecond, Member{RoundTrip: 3000}.roundTrip())
 }

@@ -17,38 +17,30 @@ import (
 // that it has read. The row alone decides what step does, so earlier writes with an unknown
 // outcome need no resolving.
 type elector struct {
-	cfg         Config
-	log         *slog.Logger
-	metrics     *metrics
-	id          uint64
-	incarnation uint64
-	wake        func() // makes Run read the lock row at once
-	trips       *trips
-	view        *view
+	*Registry
+	log *slog.Logger
 
 	// Only Run's goroutine uses these.
 	base    context.Context
 	lock    lock    // as last read or written
 	pending pending // the challenge in it
 	refused bool    // the last attempt to take the lock failed: the holder gets a new challenge first
-	silent  bool    // it was logged that the holder answers and is not heard
 
 	leads    sync.WaitGroup // calls of lead
 	resigned chan struct{}  // closed by resign
 	resign   func()         // called once nothing is left to release
 
-	mu       sync.Mutex
+	mu       sync.Mutex                  // not Registry.mu
 	lead     func(context.Context) error // nil before Campaign
 	observed func(holder uint64)
-	quit     time.Time          // when the process resigned; zero before
-	attempt  context.CancelFunc // ends the current attempt to take the lock; nil: none
-	unsure   bool               // this process may hold the lock, as far as it knows
-	term     *leadership        // nil while the process neither leads nor has to release
-	spent    int64              // the grant of the last leadership that is over
-	holder   uint64             // the member that has the lock, 0 if none
-	hearing  hearing            // of the holder
-	told     uint64             // the holder that observed was last called with
-	last     uint64             // the last holder that was not 0
+	quit     time.Time   // when the process resigned; zero before
+	mayHold  bool        // this process may hold the lock, as far as it knows
+	term     *leadership // nil while the process neither leads nor has to release
+	spent    int64       // the grant of the last leadership that is over
+	holder   uint64      // the member that has the lock, 0 if none
+	hearing  hearing     // of the holder
+	reported uint64      // the holder that observed was last called with
+	last     uint64      // the last holder that was not 0
 	backoff  standBack
 }
 
@@ -71,11 +63,7 @@ type transfer struct {
 }
 
 func newElector(r *Registry) *elector {
-	e := &elector{
-		cfg: r.cfg, log: r.log.With("member", fmt.Sprintf("%x", r.id)), metrics: r.metrics,
-		id: r.id, incarnation: r.incarnation, wake: r.PollNow, trips: &r.trips, view: r.view,
-		resigned: make(chan struct{}),
-	}
+	e := &elector{Registry: r, log: r.log, resigned: make(chan struct{})}
 	e.resign = sync.OnceFunc(func() { close(e.resigned) })
 	return e
 }
@@ -110,47 +98,45 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 	e.follow(vacant)
 
 	e.mu.Lock()
-	e.unsure = e.names(l)
-	t, standing := e.term, e.standing()
-	var running, lost bool
-	if t != nil {
-		running, lost = t.over.IsZero(), t.lost
-		if !missing && (!e.names(l) || l.grant != t.grant) && !lost {
-			t.lost, lost = true, true
-			if running {
-				e.log.Warn("another process took the lock, leading ends", "holder", fmt.Sprintf("%x", l.holder))
-			}
-			t.cancel()
+	mine, t := e.names(l), e.term
+	e.mayHold = mine
+	running := t != nil && t.over.IsZero()
+	if t != nil && !t.lost && !missing && (!mine || l.grant != t.grant) {
+		t.lost = true
+		if running {
+			e.log.Warn("another process took the lock, leading ends", "holder", fmt.Sprintf("%x", l.holder))
 		}
+		t.cancel()
 	}
-	mayAct := standing && !e.backoff.active()
+	lost := t != nil && t.lost
+	standing, standsBack := e.standing(), e.backoff.active()
 	e.mu.Unlock()
 
 	switch {
-	case t != nil && running && missing:
+	case running && missing:
 		restored := lock{holder: e.id, incarnation: e.incarnation, grant: t.grant,
 			sequence: max(l.sequence, t.grant)}.encode()
 		return e.swap(ctx, &restored)
-	case t != nil && running && !lost && l.challenge != 0:
+	case running && !lost && l.challenge != 0:
 		return e.swap(ctx, l.challengedBy(0)) // the answer
-	case t != nil && running:
+	case running:
 		return nil
-	case t != nil && lost:
+	case lost:
 		e.finish(t, e.wasTransferred(t))
 		return nil
 	case t != nil:
 		return e.release(ctx, t)
-	case e.names(l) && (!standing || l.grant == e.spent):
+	case mine && (!standing || l.grant == e.spent):
 		err := e.swap(ctx, l.grantTo(0, 0))
 		if err == nil {
-			e.wake() // to see that it is released
+			e.PollNow() // to see that it is released
 		}
 		return err
-	case e.names(l):
+	case mine:
 		e.begin(l)
 		return nil
-	case !mayAct:
-		e.settle()
+	case !standing || standsBack:
+		e.resolveResignation()
 		return nil
 	case vacant:
 		return e.take(ctx)
@@ -160,21 +146,14 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 
 // take swaps the lock row. An answer of the holder that came first makes the swap fail.
 func (e *elector) take(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	e.mu.Lock()
-	if !e.standing() {
-		e.mu.Unlock()
+	standing := e.standing()
+	e.mayHold = e.mayHold || standing // until the row is read again
+	e.mu.Unlock()
+	if !standing {
 		return nil
 	}
-	e.attempt, e.unsure = cancel, true
-	e.mu.Unlock()
-	err := e.swap(ctx, e.lock.grantTo(e.id, e.incarnation))
-	e.mu.Lock()
-	e.attempt = nil
-	e.unsure = e.names(e.lock) || errors.Is(err, sqlstore.ErrUncertain)
-	e.mu.Unlock()
-	if err != nil {
+	if err := e.swap(ctx, e.lock.grantTo(e.id, e.incarnation)); err != nil {
 		e.refused = true
 		return err
 	}
@@ -187,7 +166,7 @@ func (e *elector) take(ctx context.Context) error {
 
 // swap replaces the row that was read last. A conflict is not an error: the row is read again at once.
 func (e *elector) swap(ctx context.Context, next *lock) error {
-	batch := e.cfg.Store.BeginBatchWrite()
+	batch := e.store.BeginBatchWrite()
 	if e.lock.raw == nil {
 		batch.PutIfNotExist(coder.LockKey(), next.raw)
 	} else {
@@ -199,7 +178,7 @@ func (e *elector) swap(ctx context.Context, next *lock) error {
 	var conflict *sqlstore.Conflict
 	switch {
 	case errors.As(err, &conflict):
-		e.wake()
+		e.PollNow()
 		return nil
 	case err == nil || errors.Is(err, sqlstore.ErrRowMissing): // a missing row was written all the same
 		e.lock = *next
@@ -212,7 +191,7 @@ func (e *elector) swap(ctx context.Context, next *lock) error {
 func (e *elector) begin(l lock) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wake() // to answer a challenge, or to release the lock
+	e.PollNow() // to answer a challenge, or to release the lock
 	if !e.standing() {
 		return
 	}
@@ -229,34 +208,27 @@ func (e *elector) begin(l lock) {
 		defer e.mu.Unlock()
 		t.over = time.Now()
 		e.metrics.isLeader.Set(0)
-		e.ended(t, err, alone)
-		e.wake()
+		e.PollNow()
+		if !alone {
+			e.log.Info("stopped leading", "lost", t.lost, "result", err)
+			return
+		}
+		delay := e.backoff.after(t.over.Sub(t.begun))
+		if err == nil {
+			e.log.Info("leading ended by itself, standing back", "for", delay)
+			return
+		}
+		e.metrics.leadFailures.Inc()
+		e.log.Error("leading failed, standing back", "error", err, "for", delay)
 	})
-}
-
-// ended handles a lead that has returned. e.mu is held.
-func (e *elector) ended(t *leadership, err error, alone bool) {
-	if !alone {
-		e.log.Info("stopped leading", "lost", t.lost, "result", err)
-		return
-	}
-	delay := e.backoff.after(t.over.Sub(t.begun))
-	if err == nil {
-		e.log.Info("leading ended by itself, standing back", "for", delay)
-		return
-	}
-	e.metrics.leadFailures.Inc()
-	e.log.Error("leading failed, standing back", "error", err, "for", delay)
 }
 
 // release releases the lock after lead has returned, to the successor if there is one.
 func (e *elector) release(ctx context.Context, t *leadership) error {
 	var successor Member
-	e.mu.Lock()
-	if t.transfer != nil {
+	if t.transfer != nil { // none is accepted once lead has returned
 		successor = t.transfer.successor
 	}
-	e.mu.Unlock()
 	if err := e.swap(ctx, e.lock.grantTo(successor.ID, successor.Incarnation)); err != nil {
 		return err
 	}
@@ -287,12 +259,11 @@ func (e *elector) wasTransferred(t *leadership) error {
 func (e *elector) finish(t *leadership, err error) {
 	e.mu.Lock()
 	e.term, e.spent = nil, t.grant
-	transfer := t.transfer // none is accepted once lead has returned
 	e.mu.Unlock()
-	if transfer != nil {
-		transfer.result <- err
+	if t.transfer != nil {
+		t.transfer.result <- err
 	}
-	e.settle()
+	e.resolveResignation()
 }
 
 // polled counts a poll that failed while the process leads. It also ends the release of
@@ -327,16 +298,16 @@ func (e *elector) follow(vacant bool) {
 	e.mu.Lock()
 	e.holder = holder
 	if e.hearing.grant != e.lock.grant {
-		e.hearing = hearing{grant: e.lock.grant, since: time.Now()}
+		e.hearing, e.pending = hearing{grant: e.lock.grant, since: time.Now()}, pending{}
 	}
 	if holder != 0 && holder != e.last {
 		e.last = holder
 		e.metrics.transitions.Inc()
 	}
 	observed := e.observed
-	changed := observed != nil && holder != e.told
+	changed := observed != nil && holder != e.reported
 	if changed {
-		e.told = holder
+		e.reported = holder
 	}
 	e.mu.Unlock()
 	if changed {
@@ -359,19 +330,16 @@ func (e *elector) stop() {
 		return
 	}
 	e.quit = time.Now()
-	if e.attempt != nil {
-		e.attempt()
-	}
 	if e.term != nil {
 		e.term.cancel()
-	} else if !e.unsure {
+	} else if !e.mayHold {
 		e.resign()
 	}
-	e.wake()
+	e.PollNow()
 }
 
-// settle calls resign if the process has stopped and holds nothing.
-func (e *elector) settle() {
+// resolveResignation calls resign if the process has stopped and holds nothing.
+func (e *elector) resolveResignation() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.quit.IsZero() && e.term == nil && !e.names(e.lock) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -30,84 +31,91 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
 		began: time.Now(), incarnation: newID(), silenced: make(map[uint64]bool), ended: make(chan struct{}),
-		looked: make(chan struct{}), asked: make(chan struct{}, 1), pollNow: make(chan struct{}, 1),
+		looked: make(chan struct{}), pollNow: make(chan struct{}, 1),
 	}
 	r.view = newView(r.incarnation)
 	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
 		return nil, err
 	}
-	for attempt, joined := 1, false; !joined; attempt++ {
-		if joined, err = r.join(ctx); err != nil {
-			err = again(ctx, err, attempt)
-		}
-		if err != nil {
-			r.metrics.withdraw()
-			return nil, fmt.Errorf("joining as member %q: %w", cfg.Name, err)
-		}
-	}
 	r.elector = newElector(r)
+	r.refreshes = coalesce.New(timing.FarTimeout+timing.RefreshPause, r.refresh)
+	var t table
+	err = commit(ctx, r.store, func(batch sqlstore.BatchWrite, _ bool) error { return r.join(ctx, batch) })
+	if err == nil {
+		t, err = r.list(ctx)
+	}
+	if err != nil {
+		r.metrics.withdraw()
+		return nil, fmt.Errorf("joining as member %q: %w", cfg.Name, err)
+	}
+	r.elector.log = r.log.With("member", fmt.Sprintf("%x", r.id))
 	self := r.Self()
+	r.warnOfURLs(t, self)
 	r.log.Info("joined", "member", self.Name, "member_id", fmt.Sprintf("%x", self.ID), "peer_urls", self.PeerURLs)
 	return r, nil
 }
 
-// join looks at the table and reports whether this process is the member; if
-// not, it tries to become it, for the next look to confirm.
-func (r *Registry) join(ctx context.Context) (bool, error) {
-	counter, err := readChanges(ctx, r.store)
-	if err != nil {
-		return false, err
-	}
-	read, now := r.view.begin(), time.Now()
-	t, err := readTable(ctx, r.store)
-	if err != nil {
-		return false, err
-	}
-	r.trips.observe(time.Since(now))
-	old, known := t.named(r.cfg.Name)
-	if known && old.Incarnation == r.incarnation {
-		r.id = old.ID
-		self, _ := withID(r.view.apply(t, read, now), r.id)
-		r.cfg.Certificate.Published(self.Fingerprint)
-		r.warnOfURLs(t, self)
-		return true, nil
-	}
-	if known && old.running() && !r.silenced[old.Incarnation] {
-		return false, r.replace(ctx, old)
-	}
-	for _, e := range t {
-		if e.ID == old.ID || !e.running() || r.silenced[e.Incarnation] {
-			continue
+// join adds to batch what makes this process the member, and waits before until the processes that keep it from that
+// have been silent.
+func (r *Registry) join(ctx context.Context, batch sqlstore.BatchWrite) error {
+	for {
+		began := time.Now()
+		t, err := readTable(ctx, r.store)
+		if err != nil {
+			return err
 		}
-		if err := CheckProtocol(r.cfg.protocol, e.Protocol); err != nil {
-			return false, r.awaitSilence(ctx, e, err, ", and is of version "+e.Version)
+		r.trips.observe(time.Since(began))
+		old, known := t.named(r.cfg.Name)
+		if known && old.Incarnation == r.incarnation {
+			return errDone // a commit of unknown outcome took effect
+		}
+		own, added := r.become(t, old)
+		r.id = own.ID
+		blocker, refusal, advice := r.blocker(t, old, own)
+		if refusal == nil {
+			if added != nil {
+				batch.Del(added.key())
+			}
+			if old.raw == nil {
+				batch.PutIfNotExist(own.key(), own.encode())
+			} else {
+				batch.CAS(own.key(), own.encode(), old.raw)
+			}
+			return t.count(batch)
+		}
+		if err := r.awaitSilence(ctx, blocker, refusal, advice); err != nil {
+			return err
 		}
 	}
-	batch := r.store.BeginBatchWrite()
-	if err := counter.swap(batch); err != nil {
-		return false, err
+}
+
+// blocker returns a process that may run, and keeps this one from joining; refusal is nil if there is none. advice is
+// what to do if it does run.
+func (r *Registry) blocker(t table, old entry, own Member) (e entry, refusal error, advice string) {
+	runs := func(e entry) bool { return e.running() && !r.silenced[e.Incarnation] }
+	if runs(old) {
+		return old, ErrRunning, ""
 	}
-	own := r.become(t, old, batch)
-	if other, ok := t.find(func(e entry) bool {
-		return e.ID != own.ID && e.running() && !r.silenced[e.Incarnation] && e.shares(own.PeerURLs)
-	}); ok {
-		return false, r.awaitSilence(ctx, other, ErrPeerURLExists,
-			"; each member needs its own --initial-advertise-peer-urls")
+	if e, ok := t.find(func(e entry) bool { return runs(e) && CheckProtocol(r.cfg.protocol, e.Protocol) != nil }); ok {
+		return e, CheckProtocol(r.cfg.protocol, e.Protocol), ", and is of version " + e.Version
 	}
-	return false, batch.Commit(ctx)
+	if e, ok := t.find(func(e entry) bool { return e.ID != own.ID && runs(e) && e.shares(own.PeerURLs) }); ok {
+		return e, ErrPeerURLExists, "; each member needs its own --initial-advertise-peer-urls"
+	}
+	return entry{}, nil, ""
 }
 
 // warnOfURLs logs what may keep others from reaching this member at its peer URLs.
 func (r *Registry) warnOfURLs(t table, self Member) {
 	if other, ok := t.sharing(self.PeerURLs, r.id); ok {
 		r.log.Warn("a member that does not run has one of this one's peer URLs; remove it, or start it with another --initial-advertise-peer-urls",
-			"peer_urls", self.PeerURLs, "other", other.name, "other_id", fmt.Sprintf("%x", other.ID))
+			"peer_urls", self.PeerURLs, "other", other.Name, "other_id", fmt.Sprintf("%x", other.ID))
 	}
-	others := slices.ContainsFunc(t, func(e entry) bool { return e.ID != r.id && e.running() })
-	for _, e := range t {
+	others := slices.ContainsFunc(t.rows, func(e entry) bool { return e.ID != r.id && e.running() })
+	for _, e := range t.rows {
 		if others && e.running() && len(e.PeerURLs) == 0 {
 			r.log.Warn("a member has no peer URL: while it leads, the others can neither forward writes to it nor answer linearizable reads; "+
-				"set --listen-peer-urls and --initial-advertise-peer-urls of that member", "name", e.name)
+				"set --listen-peer-urls and --initial-advertise-peer-urls of that member", "name", e.Name)
 		}
 	}
 	local := slices.ContainsFunc(self.PeerURLs, isLocal)
@@ -116,27 +124,24 @@ func (r *Registry) warnOfURLs(t table, self Member) {
 			slices.ContainsFunc(e.PeerURLs, isLocal) != local
 	}); ok {
 		r.log.Warn("a member advertises a loopback peer URL, and another member one of the network: they reach each other only on one host; check --initial-advertise-peer-urls",
-			"peer_urls", self.PeerURLs, "other", other.name, "other_peer_urls", other.PeerURLs)
+			"peer_urls", self.PeerURLs, "other", other.Name, "other_peer_urls", other.PeerURLs)
 	}
-}
-
-// replace makes sure that the process which kept the member's row so far has ended.
-// It fails with ErrRunning if that process, or another one, proves that it runs.
-func (r *Registry) replace(ctx context.Context, old entry) error {
-	if r.cfg.Force {
-		r.log.Warn("replacing a process that did not say that it stopped; if it still runs, it stops serving",
-			"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat)
-		r.silenced[old.Incarnation] = true
-		return nil
-	}
-	r.log.Info("waiting until the previous process of this member has been silent, because it did not say that it stopped",
-		"member", old.name, "peer_urls", old.PeerURLs, "heartbeat", old.Heartbeat, "silence", timing.MissedPolls*r.cfg.poll)
-	return r.awaitSilence(ctx, old, ErrRunning, "")
 }
 
 // awaitSilence challenges the process that keeps the row e, and waits until it has been silent.
 // If the process answers, awaitSilence fails with refusal, what was seen, and advice.
 func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, advice string) error {
+	own := e.Name == r.cfg.Name
+	switch {
+	case own && r.cfg.Force:
+		r.log.Warn("replacing a process that did not say that it stopped; if it still runs, it stops serving",
+			"member", e.Name, "peer_urls", e.PeerURLs, "heartbeat", e.Heartbeat)
+		r.silenced[e.Incarnation] = true
+		return nil
+	case own:
+		r.log.Info("waiting until the previous process of this member has been silent, because it did not say that it stopped",
+			"member", e.Name, "peer_urls", e.PeerURLs, "heartbeat", e.Heartbeat, "silence", timing.MissedPolls*r.cfg.poll)
+	}
 	silent, seen, err := challenge(ctx, r.store, e, max(r.cfg.poll, r.trips.pause(e.roundTrip())))
 	switch {
 	case err != nil:
@@ -148,16 +153,17 @@ func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, adv
 	return nil
 }
 
-// become adds to batch what makes this process the member, and returns the member's
-// new row.
-func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
-	own := entry{name: r.cfg.Name, row: old.row}
-	if added, ok := t.added(r.cfg.PeerURLs); ok && own.ID == 0 {
-		own.row = added.row
-		batch.Del(added.key())
-	}
+// become returns the member's new row, and the row of a member that was added and has not started, if this one takes
+// its place.
+func (r *Registry) become(t table, old entry) (own Member, added *entry) {
+	own = old.Member
+	own.Name = r.cfg.Name
 	if own.ID == 0 {
 		own.ID = newID()
+		if e, ok := t.find(func(e entry) bool { return e.Name == "" && sameAddresses(e.PeerURLs, r.cfg.PeerURLs) }); ok {
+			own, added = e.Member, &e
+			own.Name = r.cfg.Name
+		}
 	}
 	if !slices.Equal(own.StartURLs, r.cfg.PeerURLs) {
 		own.PeerURLs, own.StartURLs = r.cfg.PeerURLs, r.cfg.PeerURLs
@@ -165,17 +171,12 @@ func (r *Registry) become(t table, old entry, batch sqlstore.BatchWrite) entry {
 	own.ClientURLs, own.Version = r.cfg.ClientURLs, r.cfg.Version
 	own.Incarnation, own.Heartbeat = r.incarnation, 0
 	own.Stopped, own.Challenge = false, 0
-	r.describe(&own.row)
-	if old.raw == nil {
-		batch.PutIfNotExist(own.key(), own.encode())
-	} else {
-		batch.CAS(own.key(), own.encode(), old.raw)
-	}
-	return own
+	r.describe(&own)
+	return own, added
 }
 
 // describe sets what the row says of this process.
-func (r *Registry) describe(own *row) {
+func (r *Registry) describe(own *Member) {
 	own.Protocol = r.cfg.protocol
 	own.RoundTrip = r.trips.longest.Load() / int64(time.Microsecond)
 	own.Fingerprint = r.cfg.Certificate.Fingerprint() // it may have changed, too

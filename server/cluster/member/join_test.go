@@ -24,7 +24,7 @@ func TestIDsAreStableByName(t *testing.T) {
 		require.NotEqual(t, first.Incarnation, again.Incarnation)
 		require.Equal(t, Member{
 			ID: first.ID, Name: "n1", PeerURLs: []string{"http://10.0.0.1:2380"}, ClientURLs: []string{"http://n1:2379"},
-			Version: "v1", Incarnation: again.Incarnation, Alive: true, Protocol: Protocol, RoundTrip: again.RoundTrip,
+			StartURLs: []string{"http://10.0.0.1:2380"}, Version: "v1", Incarnation: again.Incarnation, Alive: true, Protocol: Protocol, RoundTrip: again.RoundTrip,
 		}, again)
 	})
 }

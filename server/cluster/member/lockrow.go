@@ -23,13 +23,26 @@ type lock struct {
 
 // lockRecord is the row's JSON.
 type lockRecord struct {
-	Holder      string `json:"holderIdentity"`
-	Incarnation string `json:"incarnation,omitempty"`
+	Holder      hex `json:"holderIdentity,omitempty"`
+	Incarnation hex `json:"incarnation,omitempty"`
 	// Grant is the row's sequence when the holder was named. It stays the same if a
 	// later change of the row leaves the leadership as it is.
 	Grant int64 `json:"grant,omitempty"`
 	// Challenge is there while a candidate waits for a proof that the holder runs. The holder answers by removing it.
-	Challenge string `json:"challenge,omitempty"`
+	Challenge hex `json:"challenge,omitempty"`
+}
+
+// hex is a number that is written in hexadecimal.
+type hex uint64
+
+// MarshalText implements encoding.TextMarshaler.
+func (h hex) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uint64(h), 16), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *hex) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	*h = hex(n)
+	return err
 }
 
 // decodeLock is the inverse of encode; raw is nil if the row is missing.
@@ -37,41 +50,23 @@ func decodeLock(raw []byte) (lock, error) {
 	if raw == nil {
 		return lock{}, nil
 	}
-	l := lock{raw: raw}
 	sequence, text, err := coder.DecodeLock(raw)
-	var record lockRecord
+	var r lockRecord
 	if err == nil {
-		err = json.Unmarshal(text, &record)
+		err = json.Unmarshal(text, &r)
 	}
-	if err == nil && record.Holder != "" {
-		l.holder, err = strconv.ParseUint(record.Holder, 16, 64)
-	}
-	if err == nil && record.Incarnation != "" {
-		l.incarnation, err = strconv.ParseUint(record.Incarnation, 16, 64)
-	}
-	if err == nil && record.Challenge != "" {
-		l.challenge, err = strconv.ParseUint(record.Challenge, 16, 64)
-	}
-	if err == nil && (record.Grant <= 0 || record.Grant > sequence || (l.holder != 0) != (l.incarnation != 0)) {
+	if err == nil && (r.Grant <= 0 || r.Grant > sequence || (r.Holder != 0) != (r.Incarnation != 0)) {
 		err = errors.New("it has no grant, or names no process")
 	}
 	if err != nil {
 		return lock{}, fmt.Errorf("member: the lock row is not readable: %w", err)
 	}
-	l.sequence, l.grant = sequence, record.Grant
-	return l, nil
+	return lock{uint64(r.Holder), uint64(r.Incarnation), r.Grant, uint64(r.Challenge), sequence, raw}, nil
 }
 
 // encode sets raw. Nothing in the row can fail to be written as JSON.
 func (l lock) encode() lock {
-	record := lockRecord{Grant: l.grant}
-	if l.holder != 0 {
-		record.Holder, record.Incarnation = strconv.FormatUint(l.holder, 16), strconv.FormatUint(l.incarnation, 16)
-	}
-	if l.challenge != 0 {
-		record.Challenge = strconv.FormatUint(l.challenge, 16)
-	}
-	text, err := json.Marshal(record)
+	text, err := json.Marshal(lockRecord{hex(l.holder), hex(l.incarnation), l.grant, hex(l.challenge)})
 	if err != nil {
 		panic(err)
 	}

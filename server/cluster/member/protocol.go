@@ -32,8 +32,8 @@ func (r *Registry) CheckProtocols() error {
 	return nil
 }
 
-// noteProtocols logs when CheckProtocols begins to fail, and when it succeeds again.
-func (r *Registry) noteProtocols() {
+// logProtocols logs when CheckProtocols begins to fail, and when it succeeds again.
+func (r *Registry) logProtocols() {
 	err := r.CheckProtocols()
 	var now string
 	if err != nil {

@@ -9,12 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/coalesce"
+	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // Registry is one process's membership. Its methods may be called from any
-// goroutine; Run is called once. It starts no goroutine.
+// goroutine; Run is called once.
 type Registry struct {
 	cfg         Config
 	store       sqlstore.Store
@@ -34,18 +36,21 @@ type Registry struct {
 	// when a feed of this process ended last, since began; 0: never
 	feedEnded    atomic.Int64
 	commitFailed atomic.Bool                                       // since the last poll
-	asked        chan struct{}                                     // signals Run that next was set
 	pollNow      chan struct{}                                     // signals Run to poll at once; one slot
 	piggyback    atomic.Pointer[func() ([][]byte, func([][]byte))] // nil: nothing
 
+	refreshes *coalesce.Group[struct{}]
+	refreshed time.Time // when the last of them began
+
 	// Run's goroutine only:
-	listedAt                      time.Time // when Run last read the rows of all members
-	counted                       []byte    // the count of changes at the last list of them
-	heartbeatTrouble, lockTrouble bool      // the last heartbeat, or poll, failed
+	listedAt                      time.Time     // when it last read the rows of all members
+	counted                       []byte        // the count of changes at the last list of them
+	heartbeatDue                  time.Time     // when it sends the next heartbeat
+	heartbeatPause                time.Duration // between the last one and that
+	heartbeatTrouble, lockTrouble bool          // the last heartbeat, or poll, failed
 
 	mu     sync.Mutex
 	looked chan struct{}    // closed, and replaced, at each list
-	next   *refresh         // asked for, and not begun
 	period *heartbeatPeriod // of feeds, the current one; nil before the first
 	// misunderstood is the error of CheckProtocols that was logged last.
 	misunderstood string
@@ -104,45 +109,39 @@ func (r *Registry) Find(ctx context.Context, id uint64) (Member, bool, error) {
 	return m, ok, nil
 }
 
-func withID(members []Member, id uint64) (Member, bool) {
-	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
-	if i < 0 {
-		return Member{}, false
-	}
-	return members[i], true
-}
-
 // list reads the table and updates what this process knows of the members.
-func (r *Registry) list(ctx context.Context) (table, error) {
+func (r *Registry) list(ctx context.Context) (t table, err error) {
 	read, now := r.view.begin(), time.Now()
-	t, err := readTable(ctx, r.store)
-	if err != nil {
-		return nil, err
+	if t, err = readTable(ctx, r.store); err != nil {
+		return t, err
 	}
-	members := r.view.apply(t, read, now)
+	r.view.apply(t, read, now)
 	if r.Err() != nil {
 		return t, nil
 	}
-	if err := r.endedBy(t); err != nil {
-		r.end(err)
-	} else if self, ok := withID(members, r.id); ok {
-		r.cfg.Certificate.Published(self.Fingerprint)
+	switch own, ok := t.named(r.cfg.Name); {
+	case !ok || own.ID != r.id:
+		r.end(ErrRemoved)
+	case own.Incarnation != r.incarnation:
+		r.end(ErrReplaced)
+	default:
+		r.cfg.Certificate.Published(own.Fingerprint)
 	}
-	r.noteProtocols()
-	r.notifyLooked()
+	r.logProtocols()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.looked)
+	r.looked = make(chan struct{})
 	return t, nil
 }
 
-// endedBy returns why this process is no longer the member, nil if it is.
-func (r *Registry) endedBy(t table) error {
-	own, ok := t.named(r.cfg.Name)
-	switch {
-	case !ok || own.ID != r.id:
-		return ErrRemoved
-	case own.Incarnation != r.incarnation:
-		return ErrReplaced
+// listCurrent is list, and fails with what ended the Registry if it has.
+func (r *Registry) listCurrent(ctx context.Context) (table, error) {
+	t, err := r.list(ctx)
+	if err == nil {
+		err = r.Err()
 	}
-	return nil
+	return t, err
 }
 
 func (r *Registry) end(err error) {
@@ -154,16 +153,51 @@ func (r *Registry) end(err error) {
 	})
 }
 
-// again returns nil if the table is to be read again after a commit that failed with err, in the attempt of that
-// number, counted from 1: another process has changed it, or the commit itself may have. Else it returns err. After an
-// unknown outcome it pauses, because the database may not be able to say more for a while.
-func again(ctx context.Context, err error, attempt int) error {
-	var conflict *sqlstore.Conflict
-	switch {
-	case errors.As(err, &conflict):
-		return nil
-	case errors.Is(err, sqlstore.ErrUncertain) && retry.Database.Wait(ctx, attempt) == nil:
-		return nil
+// errDone ends commit without a commit and without an error: nothing is left to change.
+var errDone = errors.New("member: nothing to change")
+
+// commit commits what fill adds to a batch. It calls fill again, with a new batch, if another process has changed what
+// the batch depends on, or if the outcome is unknown; maybe reports that an earlier batch may have taken effect. It
+// ends with an error of fill, or of the database. After an unknown outcome it pauses, because the database may not be
+// able to say more for a while.
+func commit(ctx context.Context, store sqlstore.Store, fill func(batch sqlstore.BatchWrite, maybe bool) error) error {
+	maybe := false
+	for failures := 1; ; failures++ {
+		batch := store.BeginBatchWrite()
+		if err := fill(batch, maybe); err != nil {
+			if errors.Is(err, errDone) {
+				return nil
+			}
+			return err
+		}
+		err := batch.Commit(ctx)
+		uncertain := errors.Is(err, sqlstore.ErrUncertain)
+		maybe = maybe || uncertain
+		if !sqlstore.IsConflict(err) && (!uncertain || retry.Database.Wait(ctx, failures) != nil) {
+			return err
+		}
 	}
+}
+
+// Refresh waits for a read of all member rows that begins after the call. Callers share reads, and there is at most one
+// in timing.RefreshPause, so Refresh may be called for every connection of an unknown process.
+func (r *Registry) Refresh(ctx context.Context) error {
+	_, err := r.refreshes.Get(ctx)
 	return err
+}
+
+func (r *Registry) refresh(ctx context.Context) (struct{}, error) {
+	if err := retry.Sleep(ctx, timing.RefreshPause-time.Since(r.refreshed)); err != nil {
+		return struct{}{}, err
+	}
+	r.refreshed = time.Now()
+	_, err := r.list(sqlstore.Urgent(ctx))
+	return struct{}{}, err
+}
+
+// Looked returns a channel that is closed when the member rows are read next.
+func (r *Registry) Looked() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looked
 }

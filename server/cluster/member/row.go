@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +14,67 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
+// Member is a member's row, and whether its process runs. Its slices must not be changed. The row of a member that has
+// not started has an id and peer URLs only.
+type Member struct {
+	ID       uint64   `json:"id"`
+	PeerURLs []string `json:"peer_urls,omitempty"`
+	// StartURLs are the peer URLs that the process was started with. PeerURLs
+	// differ if an operator changed them.
+	StartURLs  []string `json:"start_peer_urls,omitempty"`
+	ClientURLs []string `json:"client_urls,omitempty"`
+	Version    string   `json:"version,omitempty"` // of the product
+	// Incarnation distinguishes the processes of the member; 0 if none ever kept the row up to date.
+	Incarnation uint64 `json:"incarnation,omitempty"`
+	// Heartbeat counts the heartbeats of the process; above 0, the process listens.
+	Heartbeat uint64 `json:"heartbeat,omitempty"`
+	// Stopped: its process said that it stops.
+	Stopped bool `json:"stopped,omitempty"`
+	// RoundTrip is the longest recent one of the process to the database, in microseconds.
+	RoundTrip int64 `json:"round_trip_us,omitempty"`
+	// Challenge is not 0 while another process waits for a proof that this one
+	// runs. The process answers with its next heartbeat, which clears it.
+	Challenge uint64 `json:"challenge,omitempty"`
+	Protocol  int    `json:"protocol,omitempty"`
+	// Fingerprint is the SHA-256 of the certificate that the process shows to other
+	// members, in hexadecimal; empty if it has published none.
+	Fingerprint string `json:"fingerprint,omitempty"`
+
+	Name string `json:"-"` // the row's key; empty: added, and not started yet
+	// Alive: its heartbeats arrive, as far as this node could see.
+	Alive bool `json:"-"`
+}
+
+// String returns the member's name and id.
+func (m Member) String() string { return fmt.Sprintf("%q (%x)", m.Name, m.ID) }
+
+// Started reports whether a process ever ran as this member.
+func (m Member) Started() bool { return m.Name != "" }
+
+// running reports whether a process kept the row up to date and did not say that
+// it stopped.
+func (m Member) running() bool { return m.Incarnation != 0 && !m.Stopped }
+
+// roundTrip is RoundTrip within the bounds of what a challenge waits for.
+func (m Member) roundTrip() time.Duration {
+	return time.Duration(min(max(m.RoundTrip, 0), timing.LongestPause.Microseconds())) * time.Microsecond
+}
+
+// shares reports whether the member has one of these peer URLs, whatever their schemes.
+func (m Member) shares(peerURLs []string) bool {
+	return slices.ContainsFunc(m.PeerURLs, func(own string) bool {
+		return slices.ContainsFunc(peerURLs, func(u string) bool { return address(u) == address(own) })
+	})
+}
+
+// withID returns the member with an id, or that is 0.
+func withID(members []Member, id uint64) (Member, bool) {
+	if i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id }); i >= 0 {
+		return members[i], true
+	}
+	return Member{}, false
+}
+
 // Rows that are not named after a member have keys that no name has, because
 // it is not UTF-8.
 const (
@@ -22,55 +82,22 @@ const (
 	changes   = "\xffchanges" // counts changes that concern more than one row
 )
 
-// row is the content of a member's row. That of a member that has not started has an id and peer URLs.
-type row struct {
-	ID       uint64   `json:"id"`
-	PeerURLs []string `json:"peer_urls,omitempty"`
-	// StartURLs are the peer URLs that the process was started with. PeerURLs
-	// differ if an operator changed them.
-	StartURLs   []string `json:"start_peer_urls,omitempty"`
-	ClientURLs  []string `json:"client_urls,omitempty"`
-	Version     string   `json:"version,omitempty"`
-	Incarnation uint64   `json:"incarnation,omitempty"` // 0: no process ever kept this row up to date
-	Heartbeat   uint64   `json:"heartbeat,omitempty"`
-	Stopped     bool     `json:"stopped,omitempty"`
-	// RoundTrip is that of the process to the database, in microseconds.
-	RoundTrip int64 `json:"round_trip_us,omitempty"`
-	// Challenge is not 0 while another process waits for a proof that this one
-	// runs. The process answers with its next heartbeat, which clears it.
-	Challenge uint64 `json:"challenge,omitempty"`
-	Protocol  int    `json:"protocol,omitempty"`
-	// Fingerprint is the SHA-256 of the certificate that the process shows to other
-	// members, in hexadecimal.
-	Fingerprint string `json:"fingerprint,omitempty"`
-}
-
-// roundTrip is RoundTrip within the bounds of what a challenge waits for.
-func (r row) roundTrip() time.Duration {
-	return time.Duration(min(max(r.RoundTrip, 0), timing.LongestPause.Microseconds())) * time.Microsecond
-}
-
-// running reports whether a process kept the row up to date and did not say that
-// it stopped.
-func (r row) running() bool { return r.Incarnation != 0 && !r.Stopped }
-
 // entry is a member's row as it was read.
 type entry struct {
-	row
-	name string // empty: not started
-	raw  []byte // the whole value, for compare and swap
+	Member
+	raw []byte // the whole value, for compare and swap
 }
 
-func (e entry) key() []byte {
-	if e.name == "" {
-		return coder.EncodeMemberKey(unstarted + strconv.FormatUint(e.ID, 16))
+func (m Member) key() []byte {
+	if m.Name == "" {
+		return coder.EncodeMemberKey(unstarted + strconv.FormatUint(m.ID, 16))
 	}
-	return coder.EncodeMemberKey(e.name)
+	return coder.EncodeMemberKey(m.Name)
 }
 
 // encode returns the row's value. Nothing in a row can fail to be written as JSON.
-func (r row) encode() []byte {
-	b, err := json.Marshal(r)
+func (m Member) encode() []byte {
+	b, err := json.Marshal(m)
 	if err != nil {
 		panic(err)
 	}
@@ -81,76 +108,53 @@ func decodeEntry(key, value []byte) (entry, error) {
 	prefix, _ := coder.MemberBounds()
 	name := string(bytes.TrimPrefix(key, prefix))
 	e := entry{raw: value}
-	if err := json.Unmarshal(value, &e.row); err != nil {
+	if err := json.Unmarshal(value, &e.Member); err != nil {
 		return e, fmt.Errorf("member: the row of member %q is not readable: %w", name, err)
 	}
 	if e.ID == 0 {
 		return e, fmt.Errorf("member: the row of member %q has no id", name)
 	}
 	if len(name) < len(unstarted) || name[:len(unstarted)] != unstarted {
-		e.name = name
+		e.Name = name
 	}
 	return e, nil
 }
 
-// entryOf decodes a row that may be missing: then it is nil.
-func entryOf(key, value []byte) (*entry, error) {
-	if value == nil {
-		return nil, nil
-	}
-	e, err := decodeEntry(key, value)
-	return &e, err
+// table is the member rows at one moment, and the row that counts changes of them, or an earlier value of it.
+type table struct {
+	rows    []entry
+	changes []byte // nil: there were none
 }
 
-// table is the member rows at one moment.
-type table []entry
-
-// readTable reads all rows. They fit a page of the store by far, and so are of one
-// moment; what concerns several of them is checked by the change row nevertheless.
+// readTable reads all rows. That which counts changes has the last key, and is read first: then a swap of it proves
+// that nothing was changed since.
 func readTable(ctx context.Context, store sqlstore.Store) (t table, err error) {
 	lo, hi := coder.MemberBounds()
 	skip := coder.EncodeMemberKey(changes)
-	for row, err := range store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+	for row, err := range store.Iter(ctx, sqlstore.Range{Start: lo, End: hi, Reverse: true}) {
 		if err != nil {
-			return nil, err
+			return table{}, err
 		}
 		if bytes.Equal(row.Key, skip) {
+			t.changes = row.Value
 			continue
 		}
 		e, err := decodeEntry(row.Key, row.Value)
 		if err != nil {
-			return nil, err
+			return table{}, err
 		}
-		t = append(t, e)
+		t.rows = append(t.rows, e)
 	}
+	slices.Reverse(t.rows) // by name
 	return t, nil
 }
 
-// waiting returns the number of members that have not started.
-func (t table) waiting() (n int) {
-	for _, e := range t {
-		if e.name == "" {
-			n++
-		}
-	}
-	return n
-}
-
 func (t table) named(name string) (entry, bool) {
-	return t.find(func(e entry) bool { return e.name == name })
+	return t.find(func(e entry) bool { return e.Name == name })
 }
 
 func (t table) withID(id uint64) (entry, bool) {
 	return t.find(func(e entry) bool { return e.ID == id })
-}
-
-// added returns a member that has not started and has exactly these peer URLs, whatever
-// their schemes.
-func (t table) added(peerURLs []string) (entry, bool) {
-	return t.find(func(e entry) bool {
-		return e.name == "" && slices.EqualFunc(e.PeerURLs, peerURLs,
-			func(a, b string) bool { return address(a) == address(b) })
-	})
 }
 
 // sharing returns a member other than id that has one of these peer URLs, whatever
@@ -159,43 +163,24 @@ func (t table) sharing(peerURLs []string, id uint64) (entry, bool) {
 	return t.find(func(e entry) bool { return e.ID != id && e.shares(peerURLs) })
 }
 
-func (r row) shares(peerURLs []string) bool {
-	return slices.ContainsFunc(r.PeerURLs, func(own string) bool {
-		return slices.ContainsFunc(peerURLs, func(u string) bool { return address(u) == address(own) })
-	})
-}
-
 func (t table) find(f func(entry) bool) (entry, bool) {
-	if i := slices.IndexFunc(t, f); i >= 0 {
-		return t[i], true
+	if i := slices.IndexFunc(t.rows, f); i >= 0 {
+		return t.rows[i], true
 	}
 	return entry{}, false
 }
 
-// changeRow is the row that counts changes, as it was read.
-type changeRow struct{ raw []byte }
-
-// readChanges must come before readTable: then a swap of the row proves that
-// nothing was changed since either.
-func readChanges(ctx context.Context, store sqlstore.Store) (changeRow, error) {
-	raw, err := store.Get(ctx, coder.EncodeMemberKey(changes))
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return changeRow{}, nil
-	}
-	return changeRow{raw}, err
-}
-
-// swap adds to batch that the row counts one more change.
-func (c changeRow) swap(batch sqlstore.BatchWrite) error {
+// count adds to batch that one more change is counted, so that it conflicts with other changes since the table was read.
+func (t table) count(batch sqlstore.BatchWrite) error {
 	key := coder.EncodeMemberKey(changes)
-	if c.raw == nil {
+	if t.changes == nil {
 		batch.PutIfNotExist(key, []byte("1"))
 		return nil
 	}
-	n, err := strconv.ParseUint(string(c.raw), 10, 64)
+	n, err := strconv.ParseUint(string(t.changes), 10, 64)
 	if err != nil {
 		return fmt.Errorf("member: the row that counts changes is not readable: %w", err)
 	}
-	batch.CAS(key, strconv.AppendUint(nil, n+1, 10), c.raw)
+	batch.CAS(key, strconv.AppendUint(nil, n+1, 10), t.changes)
 	return nil
 }

@@ -12,68 +12,37 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// Run sends heartbeats, answers challenges, lists the members, and takes part in the
-// election, until ctx ends; then it ends lead's context and waits for lead to return. It
-// also lists when Refresh asks for it. Trouble with the database ends nothing; it is
-// logged when it begins and when it is over. Once the Registry has ended, Run
-// continues to read.
+// Run polls, sends heartbeats, answers challenges, lists the members, and takes part in the
+// election, until ctx ends; then it ends lead's context and waits for lead to return. Trouble
+// with the database ends nothing; it is logged when it begins and when it is over. Once the
+// Registry has ended, Run continues to read.
 //
 // There are two kinds of reads. A list reads all member rows: when they were changed,
 // and every timing.MemberList. A poll reads the few rows of which this process has to know sooner.
 func (r *Registry) Run(ctx context.Context) {
 	r.elector.base = ctx
-	ctx = sqlstore.Urgent(ctx) // what clients read must not delay an answer
 	defer r.elector.shutDown()
-	pauseOfHeartbeats := timing.FirstHeartbeat
-	heartbeats := time.NewTimer(pauseOfHeartbeats)
-	defer heartbeats.Stop()
+	ctx = sqlstore.Urgent(ctx) // what clients read must not delay an answer
+	r.listedAt = time.Now()
+	r.heartbeatPause = timing.FirstHeartbeat
+	r.heartbeatDue = time.Now().Add(r.heartbeatPause)
 	polls := time.NewTimer(r.cfg.fastPoll)
 	defer polls.Stop()
-	r.listedAt = time.Now()
-	asked, pause := r.asked, time.NewTimer(0) // asked is nil during the pause
-	defer pause.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-heartbeats.C:
-			if r.sendHeartbeat(ctx, nil) {
-				pauseOfHeartbeats = min(timing.MemberHeartbeat, 2*pauseOfHeartbeats)
-			} else {
-				pauseOfHeartbeats = timing.FirstHeartbeat
-			}
-			heartbeats.Reset(pauseOfHeartbeats)
 		case <-polls.C:
-			r.poll(ctx)
-			polls.Reset(r.nextPoll())
 		case <-r.pollNow:
-			r.poll(ctx)
-			polls.Reset(r.nextPoll())
-		case <-asked:
-			r.refresh(ctx)
-			asked = nil
-			pause.Reset(timing.RefreshPause)
-		case <-pause.C:
-			asked = r.asked
 		}
+		r.poll(ctx)
+		polls.Reset(r.elector.nextPoll())
 	}
 }
 
-// nextPoll returns the time until the next poll. A holder of the lock polls a bit earlier than its followers, so that
-// they can poll when its heartbeat comes.
-func (r *Registry) nextPoll() time.Duration {
-	switch {
-	case !r.elector.holds():
-		return r.elector.nextPoll()
-	case r.needsFastPoll(), r.lockTrouble: // an answer that failed is repeated before the deadline
-		return r.cfg.fastPoll
-	}
-	return r.cfg.holderPoll()
-}
-
-// poll reads this member's row, the row that counts changes, and the lock row. It answers a challenge in the member row
-// with a heartbeat, lists the members if they were changed, so that a removal takes effect on all members at once, and
-// acts on the lock.
+// poll reads this member's row, the row that counts changes, and the lock row. It sends a heartbeat if one is due, or has
+// to answer a challenge in the member row, lists the members if they were changed, so that a removal takes effect on all
+// members at once, and acts on the lock.
 func (r *Registry) poll(ctx context.Context) {
 	r.polledAt.Store(int64(time.Since(r.began)))
 	own, err := r.readPoll(ctx)
@@ -83,20 +52,21 @@ func (r *Registry) poll(ctx context.Context) {
 	}
 	r.logTrouble(&r.lockTrouble, err, "the lock row cannot be read or written, trying again",
 		"the lock row can be read and written again")
-	if err == nil && r.Err() == nil && !r.left.Load() {
-		switch {
-		case own == nil || own.Incarnation != r.incarnation:
-			r.sendHeartbeat(ctx, nil) // which finds out why
-		case own.Challenge != 0, r.commitFailed.Swap(false), r.heartbeatTrouble && r.elector.holds():
+	if r.Err() == nil && !r.left.Load() {
+		refused := r.commitFailed.Swap(false)
+		if !time.Now().Before(r.heartbeatDue) || refused || err == nil && (own == nil || own.Incarnation != r.incarnation ||
+			own.Challenge != 0 || r.heartbeatTrouble && r.elector.holds()) {
 			r.sendHeartbeat(ctx, own)
 		}
-		if r.elector.holds() && !r.heartbeatTrouble {
+		if err == nil && r.elector.holds() && !r.heartbeatTrouble {
 			r.kept.Store(int64(time.Since(r.began)))
 			r.endHeartbeatPeriod()
 		}
 	}
 	if time.Since(r.listedAt) > timing.MemberList-r.cfg.poll { // right after a poll it wakes nothing that sleeps
-		_ = r.listOnce(ctx)
+		bounded, cancel := context.WithTimeout(ctx, r.trips.bound(timing.PollTimeout))
+		defer cancel()
+		_, _ = r.list(bounded) // a failure is not logged: polls fail too
 		r.listedAt = time.Now()
 	}
 }
@@ -138,8 +108,12 @@ func (r *Registry) readPoll(ctx context.Context) (own *entry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if own, err = entryOf(keys[0], rows[0]); err != nil {
-		return nil, err
+	if rows[0] != nil {
+		e, err := decodeEntry(keys[0], rows[0])
+		if err != nil {
+			return nil, err
+		}
+		own = &e
 	}
 	if !bytes.Equal(rows[1], r.counted) {
 		if _, err := r.list(bounded); err != nil {
@@ -151,17 +125,19 @@ func (r *Registry) readPoll(ctx context.Context) (own *entry, err error) {
 }
 
 // sendHeartbeat sends a heartbeat, and logs when that begins to fail and when it works
-// again. own is this member's row if it was just read. ok is false if the heartbeat failed.
-func (r *Registry) sendHeartbeat(ctx context.Context, own *entry) (ok bool) {
+// again. own is this member's row, which was just read; nil if there is none.
+func (r *Registry) sendHeartbeat(ctx context.Context, own *entry) {
 	err := r.heartbeat(ctx, own)
 	if ctx.Err() != nil {
-		return false
+		return
 	}
+	r.heartbeatPause = min(timing.MemberHeartbeat, 2*r.heartbeatPause)
 	if err != nil {
 		r.metrics.failures.Inc()
+		r.heartbeatPause = timing.FirstHeartbeat
 	}
+	r.heartbeatDue = time.Now().Add(r.heartbeatPause)
 	r.logTrouble(&r.heartbeatTrouble, err, "cannot send heartbeats, trying again", "sending heartbeats again")
-	return err == nil
 }
 
 // logTrouble logs the first error of a series, and the end of the series.
@@ -175,18 +151,25 @@ func (r *Registry) logTrouble(out *bool, err error, begins, ends string) {
 	*out = err != nil
 }
 
-// heartbeat sends one heartbeat, unless this process is no longer a member. A heartbeat of
-// unknown outcome needs no resolving: the next one reads first.
+// heartbeat sends one heartbeat, unless this process is no longer a member, which it finds out. A heartbeat of unknown
+// outcome needs no resolving: the next one reads first.
 func (r *Registry) heartbeat(ctx context.Context, own *entry) error {
+	if own != nil && own.Incarnation != r.incarnation {
+		own = nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.trips.bound(timing.AnswerTimeout))
 	defer cancel()
-	err := r.write(ctx, own, func(own *row) bool {
+	return stillMember(r.write(ctx, own, func(own *Member) bool {
 		own.Heartbeat++
 		r.describe(own)
 		return !r.left.Load()
-	})
+	}))
+}
+
+// stillMember returns nil for the errors that Ended reports.
+func stillMember(err error) error {
 	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrReplaced) {
-		return nil // reported by Ended
+		return nil
 	}
 	return err
 }
@@ -194,7 +177,7 @@ func (r *Registry) heartbeat(ctx context.Context, own *entry) error {
 // Advertise changes the URLs that clients are directed to.
 func (r *Registry) Advertise(ctx context.Context, clientURLs []string) error {
 	clientURLs = slices.Clone(clientURLs)
-	return r.write(ctx, nil, func(own *row) bool {
+	return r.write(ctx, nil, func(own *Member) bool {
 		changed := !slices.Equal(own.ClientURLs, clientURLs)
 		own.ClientURLs = clientURLs
 		own.Heartbeat++
@@ -208,53 +191,38 @@ func (r *Registry) Advertise(ctx context.Context, clientURLs []string) error {
 func (r *Registry) Leave(ctx context.Context) error {
 	r.left.Store(true)
 	defer r.metrics.withdraw()
-	var err error
+	r.refreshes.Close(ErrRemoved)
 	if r.cfg.Temporary {
-		err = r.removeSelf(ctx)
-	} else {
-		err = r.write(ctx, nil, func(own *row) bool {
-			stopped := own.Stopped
-			own.Stopped = true
-			own.Heartbeat++
-			return !stopped
-		})
+		return stillMember(r.removeSelf(ctx))
 	}
-	if errors.Is(err, ErrRemoved) || errors.Is(err, ErrReplaced) {
-		return nil
-	}
-	return err
+	return stillMember(r.write(ctx, nil, func(own *Member) bool {
+		stopped := own.Stopped
+		own.Stopped = true
+		own.Heartbeat++
+		return !stopped
+	}))
 }
 
 // write changes this member's own row until it has taken effect, or change reports
 // that nothing has to be changed. It lists the members first, unless the row was just
 // read, and fails with what ended the Registry if it has.
-func (r *Registry) write(ctx context.Context, own *entry, change func(own *row) bool) error {
-	for attempt := 1; ; attempt++ {
+func (r *Registry) write(ctx context.Context, own *entry, change func(own *Member) bool) error {
+	return commit(ctx, r.store, func(batch sqlstore.BatchWrite, _ bool) error {
 		if own == nil {
-			t, err := r.list(ctx)
-			if err == nil {
-				err = r.Err()
-			}
+			t, err := r.listCurrent(ctx)
 			if err != nil {
 				return err
 			}
 			e, _ := t.named(r.cfg.Name)
 			own = &e
 		}
-		next := entry{name: own.name, row: own.row}
-		if !change(&next.row) {
-			return nil
+		next, raw := own.Member, own.raw
+		own = nil
+		if !change(&next) {
+			return errDone
 		}
 		next.Challenge = 0
-		batch := r.store.BeginBatchWrite()
-		batch.CAS(next.key(), next.encode(), own.raw)
-		err := batch.Commit(ctx)
-		if err == nil {
-			return nil
-		}
-		if err := again(ctx, err, attempt); err != nil {
-			return err
-		}
-		own = nil
-	}
+		batch.CAS(next.key(), next.encode(), raw)
+		return nil
+	})
 }

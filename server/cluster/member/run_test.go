@@ -399,9 +399,9 @@ func (u *uncertain) BeginBatchWrite() sqlstore.BatchWrite {
 	})
 }
 
-func (u *uncertain) Get(ctx context.Context, key []byte) ([]byte, error) {
+func (u *uncertain) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
 	if u.out.Load() {
-		return nil, errOutage
+		return func(yield func(sqlstore.Row, error) bool) { yield(sqlstore.Row{}, errOutage) }
 	}
-	return u.Store.Get(ctx, key)
+	return u.Store.Iter(ctx, r)
 }

@@ -54,6 +54,10 @@ func address(raw string) string {
 	return rest
 }
 
+func sameAddresses(a, b []string) bool {
+	return slices.EqualFunc(a, b, func(a, b string) bool { return address(a) == address(b) })
+}
+
 func isSocket(raw string) bool { return strings.HasPrefix(raw, "unix") }
 
 // isLocal reports whether a URL leads to the host of the process that connects.

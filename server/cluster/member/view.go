@@ -66,43 +66,39 @@ func (v *view) apply(t table, read uint64, now time.Time) []Member {
 	}
 	v.tick(now)
 	v.applied = read
-	seen := make(map[uint64]*sighting, len(t))
-	members := make([]Member, len(t))
-	for i, e := range t {
-		s := v.observe(e)
+	seen := make(map[uint64]*sighting, len(t.rows))
+	members := make([]Member, len(t.rows))
+	for i, e := range t.rows {
+		s := v.observe(e.Member)
 		seen[e.ID] = s
-		members[i] = Member{
-			ID: e.ID, Name: e.name, PeerURLs: e.PeerURLs, ClientURLs: e.ClientURLs,
-			Version: e.Version, Incarnation: e.Incarnation, Stopped: e.Stopped,
-			Alive: v.alive(e, s), Heartbeat: e.Heartbeat, Fingerprint: e.Fingerprint, Protocol: e.Protocol,
-			RoundTrip: e.roundTrip(),
-		}
+		members[i] = e.Member
+		members[i].Alive = v.alive(e.Member, s)
 	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	v.seen, v.members = seen, members
 	return members
 }
 
-// observe returns the sighting of e's member, updated; v.mu is held.
-func (v *view) observe(e entry) *sighting {
-	s := v.seen[e.ID]
+// observe returns the sighting of m, updated; v.mu is held.
+func (v *view) observe(m Member) *sighting {
+	s := v.seen[m.ID]
 	if s == nil {
-		return &sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock}
+		return &sighting{incarnation: m.Incarnation, heartbeat: m.Heartbeat, since: v.clock}
 	}
-	if s.unread && s.incarnation == e.Incarnation { // it may have sent this heartbeat before
-		s.heartbeat, s.unread = e.Heartbeat, false
+	if s.unread && s.incarnation == m.Incarnation { // it may have sent this heartbeat before
+		s.heartbeat, s.unread = m.Heartbeat, false
 	}
-	if s.incarnation != e.Incarnation || s.heartbeat < e.Heartbeat {
-		*s = sighting{incarnation: e.Incarnation, heartbeat: e.Heartbeat, since: v.clock, changed: true}
+	if s.incarnation != m.Incarnation || s.heartbeat < m.Heartbeat {
+		*s = sighting{incarnation: m.Incarnation, heartbeat: m.Heartbeat, since: v.clock, changed: true}
 	}
 	return s
 }
 
-func (v *view) alive(e entry, s *sighting) bool {
+func (v *view) alive(m Member, s *sighting) bool {
 	switch {
-	case e.Incarnation == 0 || e.Stopped || s.gone:
+	case !m.running() || s.gone:
 		return false
-	case e.Incarnation == v.self:
+	case m.Incarnation == v.self:
 		return true
 	}
 	return v.clock-s.since < timing.MissedHeartbeats*timing.MemberHeartbeat

@@ -99,7 +99,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 	defer f.Close()
 	defer func() {
 		n.replica.Divergence.Suspect()
-		n.members.FeedLost(member)
+		n.members.PollNow()
 	}()
 	for {
 		u, err := f.Next()
