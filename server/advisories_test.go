@@ -157,6 +157,8 @@ func TestGHSAx35m3gp44fh5PutsOfTransactionsNeedPermissionForWhatTheyReadAndAttac
 			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
 		}
 	}
+	_, err = bob.Delete(ctx, "write", clientv3.WithPrevKV())
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	_, err = bob.Txn(ctx).Then(clientv3.OpPut("write", "w")).Commit()
 	require.NoError(t, err)
 }

@@ -109,6 +109,15 @@ func TestHTTPEndpoints(t *testing.T) {
 	}
 }
 
+func TestEndpointsAreForGet(t *testing.T) {
+	s := startFake(t, &fakeNode{}, nil)
+	for _, path := range []string{"/health", "/readyz/data_corruption", "/version"} {
+		status, body := call(t, s, http.MethodPost, path, "")
+		require.Equal(t, 405, status, path)
+		require.Equal(t, "Method Not Allowed\n", body)
+	}
+}
+
 func TestOrigins(t *testing.T) {
 	header := func(s *Server, method, origin string) (int, http.Header) {
 		resp, _ := exchange(t, http.DefaultClient, method, s.ClientURLs()[0]+"/version", "", "Origin", origin)

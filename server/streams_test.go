@@ -20,12 +20,19 @@ func leaderRequired(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)
 }
 
-func TestAWatchOutlivesTheClientsSide(t *testing.T) {
+func TestWatchForwardsRequestsAndResponses(t *testing.T) {
 	fake := newFakeStream()
 	s := startFake(t, &fakeNode{}, fake)
 	client, err := pb.NewWatchClient(dial(t, s)).Watch(testContext(t))
 	require.NoError(t, err)
-	require.NoError(t, client.CloseSend())
+	require.NoError(t, client.Send(&pb.WatchRequest{})) // nothing etcd knows: ignored, and the stream continues
+	require.NoError(t, client.Send(&pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}))
+	require.Equal(t, struct{}{}, <-fake.requests)
+	require.NoError(t, client.Send(&pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: 8}}}))
+	require.Equal(t, int64(8), <-fake.requests)
+	require.NoError(t, client.CloseSend(), "a client that has closed its side still receives")
 	fake.responses <- &watch.Response{WatchID: 7}
 	r, err := client.Recv()
 	require.NoError(t, err)
@@ -152,4 +159,24 @@ func TestStopIsBounded(t *testing.T) {
 	require.Error(t, err, "the connection is there")
 	stop() // the call never ends by itself
 	require.Error(t, <-answered)
+}
+
+// TestRequestsRefused of package etcd has what is refused.
+func TestHandlersRefuseInvalidRequests(t *testing.T) {
+	conn := dial(t, startFake(t, &fakeNode{}, nil))
+	kv, ctx := pb.NewKVClient(conn), testContext(t)
+	second := func(_ any, err error) error { return err }
+	twice := []*pb.RequestOp{opPut(&pb.PutRequest{Key: key}), opPut(&pb.PutRequest{Key: key})}
+	stream, err := kv.RangeStream(ctx, &pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_DESCEND})
+	require.NoError(t, err)
+	requireStatus(t, second(stream.Recv()), codes.Unimplemented, "custom sort orders")
+	for want, err := range map[string]error{
+		"duplicate key":          second(kv.Txn(ctx, &pb.TxnRequest{Success: twice})),
+		"key is not provided":    second(kv.Txn(ctx, &pb.TxnRequest{Compare: []*pb.Compare{{}}})),
+		"key is not prov":        second(kv.Range(ctx, &pb.RangeRequest{})),
+		"key is not":             second(kv.DeleteRange(ctx, &pb.DeleteRangeRequest{})),
+		"unknown alarm action 9": second(pb.NewMaintenanceClient(conn).Alarm(ctx, &pb.AlarmRequest{Action: 9})),
+	} {
+		requireStatus(t, err, codes.InvalidArgument, want)
+	}
 }

@@ -105,6 +105,19 @@ func TestAuthorityEndsWithTheVerdictOnTheFenceRow(t *testing.T) {
 	}
 }
 
+// A leader that is cut off from the database answers nothing, and leads all the same.
+func TestCheckThatFailsIsNoVerdict(t *testing.T) {
+	l := newAuthority(t, coder.FenceToken{Sequence: 7, Term: 3, Revision: 5},
+		func(context.Context, int64) error { return nil })
+	defer l.a.Close(errors.New("closed"))
+	if err := l.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.a.VerifyLeader(t.Context()); !errors.Is(err, sqlstore.ErrClosed) || l.ended != nil || l.lease.Valid() {
+		t.Errorf("%v, ended because of %v, lease valid %t", err, l.ended, l.lease.Valid())
+	}
+}
+
 // The time of a check is not that of the request that waits for it.
 func TestLookWithoutAnAnswerIsNotTheDeadlineOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

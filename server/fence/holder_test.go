@@ -309,6 +309,11 @@ func TestTakeRefusesDataWithoutAFenceRow(t *testing.T) {
 	if _, err := Acquire(t.Context(), cfg); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
+	cfg.Store = newStore(t)
+	held := take(t, cfg.Store, newLease()).Value()
+	if _, err := Acquire(t.Context(), cfg); !errors.Is(err, refused) || inTable(t, cfg.Store) != held {
+		t.Fatal("of a table that lost commits:", err, inTable(t, cfg.Store))
+	}
 }
 
 func TestReadLeaseCountsFromTheStartOfACommit(t *testing.T) {

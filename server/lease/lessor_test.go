@@ -32,6 +32,8 @@ func TestGrantRaisesTheTTLToTheMinimum(t *testing.T) {
 	l.grant(5, 10)
 	_, err := l.lessor.Grant(t.Context(), auth.System, 5, 10)
 	require.ErrorIs(t, err, mvcc.ErrLeaseExists)
+	_, err = l.lessor.Grant(t.Context(), auth.System, 0, MaxTTL+1)
+	require.ErrorIs(t, err, mvcc.ErrLeaseTTLTooLarge)
 	require.Equal(t, 6, l.lessor.Len())
 	ids, err := l.lessor.IDs(t.Context(), auth.System)
 	require.NoError(t, err)

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // setUser gives a user a value; an empty one removes it.
@@ -141,4 +143,21 @@ func (s *beforeFence) Get(ctx context.Context, key []byte) ([]byte, error) {
 		s.do()
 	}
 	return s.Store.Get(ctx, key)
+}
+
+// TestTokensAreRemovedAfterTheirTimeToLive of package auth has the rest.
+func TestLeaderRemovesTokens(t *testing.T) {
+	b := open(t, newStore(t), func(c *Config) { c.TokenTTL = 50 * time.Millisecond })
+	token, _, err := b.Auth.IssueToken(t.Context(), auth.System, "abc",
+		func(*auth.Rows) (coder.Token, error) { return coder.Token{User: "u"}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the token is gone", func() bool {
+		_, found, err := b.Auth.LookupToken(t.Context(), coder.HashToken(token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !found
+	})
 }

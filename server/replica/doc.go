@@ -9,11 +9,11 @@
 //     revision (TestRandomHistoriesMatchTheModel, TestFollowerChecksMarkAfterReading).
 //   - 4. An acknowledged write is durable and visible on every node: the visible revision moves before
 //     the answer, and a linearizable read on a follower waits for the visible revision of the leader
-//     (TestFollowerReadsAcknowledgedWrites, TestCutOffLeaderRefusesLinearizableReads).
+//     (TestFollowerReadsAcknowledgedWrites, TestReadLeaseExpiresWhileSuspended).
 //   - A commit is not visible on a follower before it is on its leader
 //     (TestFollowerHidesCommitUnknownToLeader).
 //   - A node stops serving when it finds that the database has lost data
-//     (TestDataLossStopsServing, lost_test.go, divergence_test.go).
+//     (lost_test.go, divergence_test.go).
 //   - Every call for a client needs a permit (TestZeroPermitRefusesEveryEntryPoint).
 //
 // Start reading at replica.go and open.go. A write continues in write.go and package write, a read in

@@ -8,7 +8,7 @@
 // Invariants, and the tests that hold them (reader_test.go unless a package is named):
 //
 //   - A revision's content never changes: TestCountsAgree, and in server/replica
-//     TestRangesFromMemoryEqualTheTable and TestRandomHistoriesMatchTheModel.
+//     TestConcurrentReadsMatchTheModel and TestRandomHistoriesMatchTheModel.
 //   - A read below the compact revision never answers with what is left. A reader of rows looks
 //     at the mark afterwards: TestStableReadsAgainWhenCompactionOvertakes,
 //     TestOlderRevisionsAreNotReadAgain, TestStreamsEndWhenCompactionOvertakes.

@@ -11,8 +11,7 @@
 // Invariants, and the tests that hold them:
 //
 //   - Commands take effect in one order, as if each were committed alone, and each sees the
-//     ones before it: TestACommandSeesTheOnesBeforeIt, and in server/replica
-//     TestRandomBatchesMatchTheModel.
+//     ones before it: TestRandomBatchesMatchTheModel in server/replica.
 //   - A command that fails writes nothing and takes no revision:
 //     TestAFailedCommandLeavesNothingBehind.
 //   - A commit writes only if the rows that it replaces are what the index cache has:
@@ -22,8 +21,7 @@
 //   - The sequencer reads no ranges: TestSequencerReadsNoRanges in
 //     server/replica, and TestRevokingReadsNothingOnTheSequencer in server/lease.
 //   - A permit is checked on the state that its command is evaluated on:
-//     TestPermitSeesEarlierAuthChanges in server/replica, and TestPermitSeesKeysOfLease in
-//     server/lease.
+//     TestPermitSeesAuthChangeOfItsBatch, and TestPermitSeesKeysOfLease in server/lease.
 //
 // Its files in the order of a write: pipeline.go, txn.go, prefetch.go, queue.go, authorize.go, collect.go,
 // sequencer.go, optimistic.go, permit.go, tx.go, commit.go. Below them is what they share: prefetched.go,
