@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +14,6 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -26,73 +23,6 @@ import (
 func narrow(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()
 	return dial(t, s, grpc.WithStaticStreamWindowSize(65535), grpc.WithStaticConnWindowSize(64<<20))
-}
-
-// TestUnreadStreamsHoldAChunkEach: clients that take nothing of a RangeStream make the server hold a chunk of it, and
-// their streams end. Those that take it get all.
-func TestUnreadStreamsHoldAChunkEach(t *testing.T) {
-	s := startReplica(t, func(c *Config) { c.answerProgressTimeout = 300 * time.Millisecond })
-	kv := pb.NewKVClient(dial(t, s))
-	for i := range 8 {
-		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', byte(i)}, Value: make([]byte, 1<<20)})
-		require.NoError(t, err)
-	}
-	for i := range 2000 {
-		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: fmt.Appendf(nil, "l%04d", i), Value: make([]byte, 1000)})
-		require.NoError(t, err)
-	}
-	for prefix, most := range map[string]int64{"k": 2 << 20, "l": 256 << 10} { // values are not copied, but counted
-		t.Run(prefix, func(t *testing.T) {
-			const streams = 20
-			before := calls(t, s, "DeadlineExceeded")
-			ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
-			defer cancel()
-			r := &pb.RangeRequest{Key: []byte(prefix), RangeEnd: []byte{prefix[0] + 1}}
-			conn := narrow(t, s)
-			var held []pb.KV_RangeStreamClient
-			for range streams {
-				stream, err := pb.NewKVClient(conn).RangeStream(ctx, r)
-				require.NoError(t, err)
-				held = append(held, stream)
-			}
-			full, err := pb.NewKVClient(dial(t, s)).RangeStream(ctx, r)
-			require.NoError(t, err)
-			keys := 0
-			for err == nil {
-				require.LessOrEqual(t, s.answers.Bytes(), (streams+1)*most)
-				var chunk *pb.RangeStreamResponse
-				chunk, err = full.Recv()
-				keys += len(chunk.GetRangeResponse().GetKvs())
-			}
-			require.ErrorIs(t, err, io.EOF)
-			require.Contains(t, []int{8, 2000}, keys)
-			eventually.True(t, "the streams to end", func() bool { return calls(t, s, "DeadlineExceeded") == before+streams })
-			for _, stream := range held {
-				for err = nil; err == nil; {
-					_, err = stream.Recv()
-				}
-				requireStatus(t, err, codes.DeadlineExceeded, "the client has taken nothing of its answer")
-			}
-			eventually.True(t, "nothing to be held", func() bool { return s.answers.Bytes() == 0 })
-		})
-	}
-}
-
-// calls returns how many RangeStreams have ended with the code.
-func calls(t *testing.T, s *Server, code string) (n int) {
-	t.Helper()
-	families, err := s.cfg.Registry.Gather()
-	require.NoError(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			labels := fmt.Sprint(m.GetLabel())
-			if f.GetName() == "grpc_server_handled_total" && strings.Contains(labels, `"RangeStream"`) &&
-				strings.Contains(labels, `"`+code+`"`) {
-				n += int(m.GetCounter().GetValue())
-			}
-		}
-	}
-	return n
 }
 
 // TestAnswersThatAreNotTakenEndTheConnection: a client that calls and takes none of the answers loses its connection

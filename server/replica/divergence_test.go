@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -22,7 +21,6 @@ import (
 type replacedTable struct {
 	atLeader
 	store sqlstore.Store
-	deaf  *deaf // store for follower
 	// former led before; follower and idle have shown what it wrote. follower has it in
 	// memory, and idle was opened after the last commit.
 	former, follower, idle *Replica
@@ -34,9 +32,8 @@ type replacedTable struct {
 // newReplaced loses two revisions, whose values were first, and lets after make others.
 func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *replacedTable {
 	t.Helper()
-	memory := newStore(t)
-	r := &replacedTable{store: memory, deaf: &deaf{Store: memory}}
-	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.deaf, "follower")
+	r := &replacedTable{store: newStore(t)}
+	r.former, r.follower = r.join(t, r.store, "former"), r.join(t, r.store, "follower")
 	resign, resigned := r.lead(t, r.former)
 	mustTxn(t, r.former, put("k", "kept"))
 	old := backup(t, r.store)
@@ -111,40 +108,6 @@ func TestReplacedRevisionsAreDataLoss(t *testing.T) {
 	}
 }
 
-// A follower, which alone knows of a loss, cannot record it before another leader has written more than was
-// lost. The row it writes then has an effect.
-func TestOutgrownLossIsRecorded(t *testing.T) {
-	for name, act := range map[string]func(b *Replica){
-		"it saw the loss in the fence row": func(b *Replica) { _ = catchUp(t, b) },
-		"it is not a member any longer": func(b *Replica) {
-			b.StopServing(errors.New("replaced"))
-			b.FinalDivergenceCheck(t.Context())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplaced(t, "lost", func(r *replacedTable) {
-				r.deaf.refuse.Store(math.MaxInt64)
-				act(r.follower)
-				if err := r.follower.Stopped(); !errors.Is(err, fence.ErrDataLost) {
-					t.Fatal(err)
-				}
-				continueWith(t, "replaced")(r)
-			})
-			if l, ok := marker(t, r.store); ok || lossRecord(t, r.follower) != "pending" {
-				t.Fatalf("there is %+v, %s", l, lossRecord(t, r.follower))
-			}
-			r.deaf.refuse.Store(0)
-			eventually.True(t, "other members to see it",
-				func() bool { return errors.Is(fence.CheckDataLoss(t.Context(), r.store), fence.ErrDataLost) })
-			eventually.True(t, "the leader to stop", func() bool { return errors.Is(r.next.Stopped(), fence.ErrDataLost) })
-			eventually.True(t, "the follower to be done", func() bool { return r.follower.Losses.Fate() == fence.LossWritten })
-			if got := lossRecord(t, r.follower); got != "written" {
-				t.Errorf("the metric says %q", got)
-			}
-		})
-	}
-}
-
 // lossRecord returns the label of sqlbrain_data_lost that is 1, "" if none is.
 func lossRecord(t *testing.T, b *Replica) (record string) {
 	t.Helper()
@@ -181,27 +144,6 @@ func TestMetricSaysWhatBecameOfARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(r.former, "unproven")
-}
-
-// A node that serves no more for another reason compares what it has seen once the database answers.
-func TestNodeThatWasReplacedComparesWhatItHasSeen(t *testing.T) {
-	for name, c := range map[string]struct {
-		value string
-		lost  bool
-	}{"nothing is lost": {"same", false}, "revisions are replaced": {"replaced", true}} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplaced(t, "same", continueWith(t, c.value))
-			other := errors.New("replaced")
-			r.follower.StopServing(other)
-			r.follower.FinalDivergenceCheck(t.Context())
-			if err := r.follower.Stopped(); errors.Is(err, fence.ErrDataLost) != c.lost || errors.Is(err, other) == c.lost {
-				t.Error(err)
-			}
-			if c.lost {
-				awaitMarker(t, r.store)
-			}
-		})
-	}
 }
 
 // A node that knows of a revision that it has not shown, or whose revisions were compacted, cannot tell whether they

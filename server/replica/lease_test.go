@@ -81,30 +81,6 @@ func bubbleClock(c *Config) {
 	c.FenceClock = func() time.Duration { return time.Since(start) }
 }
 
-// TestLeaseClocksStartWhenLeaderServes checks that clocks do not start when the leader takes
-// the fence row, because its predecessor may acknowledge renewals after that.
-func TestLeaseClocksStartWhenLeaderServes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPairWith(t, newStore(t), bubbleClock)
-		p.lead(0)
-		id := mustGrant(t, p.nodes[0], 0, 1000)
-		next := p.nodes[1]
-		l, err := next.takeOver(t.Context())
-		require.NoError(t, err)
-		time.Sleep(time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		serves, ended := make(chan struct{}), make(chan error)
-		go func() { ended <- l.run(ctx, func(int64) { close(serves) }) }()
-		<-serves
-		st, err := lessor(t, next).TimeToLive(t.Context(), auth.System, id, false)
-		require.NoError(t, err)
-		require.EqualValues(t, 1000+timing.LeaseGrace/time.Second, st.TTL)
-		require.ErrorIs(t, <-p.ended[0], mvcc.ErrNotLeader) // its watch of the fence row finds out
-		cancel()
-		require.NoError(t, <-ended)
-	})
-}
-
 // TestSuccessorKeepsRenewalsOfDeposedLeader checks that a new leader does not shorten a lease
 // that the old one renewed, without a commit, before it noticed the new one.
 func TestSuccessorKeepsRenewalsOfDeposedLeader(t *testing.T) {

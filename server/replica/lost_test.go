@@ -210,21 +210,6 @@ func TestRecordedDataLossStopsAFollower(t *testing.T) {
 	}
 }
 
-// deaf is a store that takes no writes of the data loss marker for a while.
-type deaf struct {
-	sqlstore.Store
-	refuse atomic.Int64 // so many
-}
-
-func (d *deaf) BeginBatchWrite() sqlstore.BatchWrite {
-	return storetest.OnCommit(d.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
-		if b.Writes(coder.DataLossKey()) && d.refuse.Add(-1) >= 0 {
-			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
-		}
-		return b.BatchWrite.Commit(ctx)
-	})
-}
-
 // missingRow is a store on which a commit takes effect and then reports that a row to
 // be replaced was missing, as a one-statement commit does.
 type missingRow struct {

@@ -10,12 +10,11 @@
 //     (TestFloodOfSettingsIsNotKept, TestConnectionIsRoutedWithinItsBound).
 //   - A connection reaches the server of its protocol with all of its bytes (TestFirstRequestRoutes).
 //   - The codec writes the bytes that protobuf writes (TestRangeResponsesHaveProtobufsBytes,
-//     TestWatchResponsesHaveProtobufsBytes, FuzzRangeAnswers).
+//     TestWatchResponsesHaveProtobufsBytes, TestEveryFieldOfRangeResponsesIsWritten).
 //   - JSON requests are bounded one by one (TestJSONIsBoundedByValue).
 //   - What waits in memory for a client to take it, or to send the rest of it, is bounded in bytes, and clients that do
 //     their part do not pay for those that do not (Answers, Requests; TestBudgetEndsTheClaimsWithoutProgress,
-//     TestLargeClaimsWaitForRoom, and in package server TestUnreadStreamsHoldAChunkEach and
-//     TestUnfinishedMessagesAreBounded).
+//     TestLargeClaimsWaitForRoom, and in package server TestUnfinishedMessagesEnd; integration/bounds measures it).
 //   - Every stream can be ended, and every goroutine that receives from one is waited for (Streams; tested with the
 //     server's handlers in package server).
 //

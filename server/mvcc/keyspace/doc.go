@@ -13,14 +13,13 @@
 //     and before the visible revision reaches its revision.
 //   - What was read from the table before a change does not replace the change. A Fill is
 //     announced before the table is read, and the changes applied since are put on top of
-//     what was read: TestViewMatchesTable, TestRecordReadBeforeChangeIsNotKept. There is one
-//     list of changes for all fills; if it becomes too long, all fills are void:
-//     TestChangesOfFillsAreBounded.
+//     what was read: TestViewMatchesTable. There is one list of changes for all fills; if it
+//     becomes too long, all fills are void: TestChangesOfFillsAreBounded.
 //   - A count at a revision is that of the newest state less what was created and deleted
-//     since: TestCountsMatchModel (counts_test.go). A part of a piece that has become too large
-//     is not read: TestGrownPieceCountsTheWholeOnly.
-//   - Memory stays within the budget: TestViewMatchesTable, TestRecordsKeepBudget,
-//     TestHistoryIsBounded, TestViewShrinksToAnyBudget. Of the budget three quarters are for
+//     since: TestViewMatchesTable. A part of a piece that has become too large is not read:
+//     TestGrownPieceCountsTheWholeOnly.
+//   - Memory stays within the budget: TestViewMatchesTable, TestHistoryIsBounded,
+//     TestViewShrinksToAnyBudget. Of the budget three quarters are for
 //     segments, and what these leave for single records. Pieces are outside it: there are
 //     as many as one for each 512 keys at most.
 //   - A range that is read once evicts nothing that is in use: TestRangesReadOnceEvictNothing.

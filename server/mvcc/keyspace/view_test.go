@@ -351,6 +351,9 @@ func (s *simulation) count(span coder.Span, rev int64) {
 	n, rest, ok := s.v.Count(span, rev)
 	switch {
 	case !ok:
+		if rev >= s.v.low {
+			s.t.Fatalf("[%q, %q) is not counted at revision %d, counts reach back to %d", span.Start, span.End, rev, s.v.low)
+		}
 		return
 	case rest == nil:
 		s.counted++
@@ -363,6 +366,29 @@ func (s *simulation) count(span coder.Span, rev int64) {
 	if n != want {
 		s.t.Fatalf("[%q, %q) at revision %d of %d has %d keys, want %d; left is %+v", span.Start, span.End, rev, s.applied,
 			n, want, rest)
+	}
+}
+
+// recall compares the counts that are stored, and goes on with them as after a start.
+func (s *simulation) recall() {
+	rev := s.revision()
+	if rev == 0 {
+		return
+	}
+	c, ok := s.v.Counts(rev)
+	if ok != (rev >= s.v.low) {
+		s.t.Fatalf("counts at revision %d are %t, they reach back to %d", rev, ok, s.v.low)
+	}
+	for _, p := range c.Pieces {
+		if want := int64(len(s.m.list(p.Span, rev))); p.Keys != want {
+			s.t.Fatalf("[%q, %q) had %d keys at revision %d of %d, want %d", p.Start, p.End, p.Keys, rev, s.applied, want)
+		}
+	}
+	if ok && s.IntN(2) == 0 {
+		s.v.pieces = newTree()
+		if !s.v.AddCounts(c) || len(c.Pieces) > 0 && s.v.Stats().Pieces == 0 {
+			s.t.Fatalf("%+v were not added", c)
+		}
 	}
 }
 
@@ -408,6 +434,8 @@ func TestViewMatchesTable(t *testing.T) {
 					s.fill()
 				case n == 12 && s.IntN(40) == 0:
 					s.v.Purge(s.applied)
+				case n == 12 && s.IntN(4) == 0:
+					s.recall()
 				case n == 13 && s.IntN(20) == 0 && s.applied > s.m.compacted:
 					s.m.compacted += s.Int64N(s.applied - s.m.compacted + 1)
 				default:
@@ -496,29 +524,6 @@ func TestPagesAreReadAtTheirRevisionWhileKeysChange(t *testing.T) {
 	v.check(t)
 }
 
-// TestReadsAllocateLittle: a get allocates nothing, a count its key, a scan its result at
-// once and where to continue.
-func TestReadsAllocateLittle(t *testing.T) {
-	v := newView(t, Config{Budget: 16 << 20})
-	all := coder.Span{Start: []byte("a"), End: []byte("b")}
-	v.Begin(all, true).Keep(nil, nil, 1)
-	for i := range 300 {
-		v.put(&coder.Record{Key: fmt.Appendf(nil, "a%03d", i), ModRevision: int64(i + 2)})
-	}
-	for name, c := range map[string]struct {
-		most float64
-		read func()
-	}{
-		"get":   {0, func() { v.Get(all.Start, 301, true) }},
-		"count": {1, func() { v.Count(all, 301) }},
-		"scan":  {3, func() { v.Scan(nil, all, 301, true, 200) }},
-	} {
-		if n := testing.AllocsPerRun(100, c.read); n > c.most {
-			t.Errorf("a %s allocates %v times, want at most %v", name, n, c.most)
-		}
-	}
-}
-
 // TestHistoryIsBounded: a segment that changes all the time does not grow.
 func TestHistoryIsBounded(t *testing.T) {
 	v := newView(t, Config{Budget: 16 << 20})
@@ -550,38 +555,6 @@ func TestViewShrinksToAnyBudget(t *testing.T) {
 	if s := v.Stats(); s.SegmentBytes != 0 || s.Segments != 0 {
 		t.Errorf("%+v is left", s)
 	}
-}
-
-func TestRecordReadBeforeChangeIsNotKept(t *testing.T) {
-	v := newView(t, Config{Budget: 10_000})
-	old := &coder.Record{Key: []byte("k"), ModRevision: 1}
-	f := v.BeginKey(old.Key)
-	v.Apply([]*watch.Event{changeOf(&coder.Record{Key: []byte("k"), ModRevision: 2, Tombstone: true}, 1)})
-	f.KeepKey(old)
-	if r, ok := v.Get(old.Key, 2, true); ok {
-		t.Fatalf("the view holds %+v, read before the change", r)
-	}
-	v.BeginKey(old.Key).KeepKey(old)
-	if r, ok := v.Get(old.Key, 2, true); !ok || r != old {
-		t.Fatal("an undisturbed read was not kept")
-	}
-	if v.fills != 0 || v.changes != nil {
-		t.Errorf("%d fills with %d changes are left", v.fills, len(v.changes))
-	}
-}
-
-func TestRecordsKeepBudget(t *testing.T) {
-	v := newView(t, Config{Budget: 10_000})
-	for i := range 1000 {
-		v.put(&coder.Record{Key: fmt.Append(nil, i%100), Value: make([]byte, i), ModRevision: int64(i + 2)})
-		if s := v.Stats(); s.RecordBytes > 10_000 {
-			t.Fatalf("%d bytes are kept after %d changes", s.RecordBytes, i)
-		}
-	}
-	if s := v.Stats(); s.RecordBytes == 0 {
-		t.Error("nothing is kept")
-	}
-	v.check(t)
 }
 
 // TestChangesOfFillsAreBounded: while the database does not answer, the changes that are
