@@ -213,7 +213,7 @@ func (e *evaluation) deleteRange(ctx context.Context, d *mvcc.DeleteRequest) (*m
 		return nil, err
 	}
 	for _, r := range records {
-		if _, changed := e.changed.Get(r.Key); changed {
+		if e.changed.Get(r.Key) != nil {
 			return nil, mvcc.ErrDuplicateKey
 		}
 		e.change(Deletion(r, d.PrevKV))
@@ -277,11 +277,8 @@ func (e *evaluation) finish(ctx context.Context, q *mvcc.RangeRequest, limit int
 
 // get returns the record of key with the changes so far.
 func (e *evaluation) get(ctx context.Context, key []byte, value bool) (*coder.Record, error) {
-	if c, ok := e.changed.Get(key); ok {
-		if c.Record.Tombstone {
-			return nil, nil
-		}
-		return c.Record, nil
+	if c := e.changed.Get(key); c != nil {
+		return c.Live(), nil
 	}
 	return e.state.Get(ctx, key, value)
 }

@@ -62,7 +62,7 @@ func (b *batch) accept(tx *Tx) {
 	}
 	for i := range tx.changes {
 		c := &tx.changes[i]
-		if _, changed := b.changed.Get(c.Record.Key); !changed {
+		if b.changed.Get(c.Record.Key) == nil {
 			k := string(c.Record.Key)
 			b.bases[k] = tx.bases[k]
 		}
@@ -88,7 +88,7 @@ func (b *batch) full() bool {
 func (b *batch) empty() bool { return len(b.changes) == 0 && len(b.leases) == 0 && len(b.rows) == 0 }
 
 // entry returns the index entry of a changed key after the commit.
-func (b *batch) entry(c txn.Changed) indexEntry {
+func (b *batch) entry(c *txn.Changed) indexEntry {
 	rec := c.Record
 	return indexEntry{exists: true, Index: coder.Index{
 		ModRevision: rec.ModRevision, PrevRevision: b.bases[string(rec.Key)].ModRevision, CreateRevision: rec.CreateRevision,
@@ -108,10 +108,9 @@ func (b *batch) ops() []sqlstore.Op {
 		}
 		ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
 	}
-	b.changed.All(func(c txn.Changed) bool {
+	for _, c := range b.changed {
 		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
-		return true
-	})
+	}
 	if len(log) > 0 {
 		for i, row := range coder.EncodeLog(log) {
 			ops = append(ops, creation(coder.EncodeLogKey(b.alloc.Last(), uint16(i+1)), row))

@@ -6,7 +6,6 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
 )
 
 // indexEntry is a key's index row. If exists is false, the key has none.
@@ -109,14 +108,13 @@ func (c *indexCache) fill(loads []*indexLoad, entries []indexEntry) {
 func (c *indexCache) update(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b.changed.All(func(changed txn.Changed) bool {
+	for _, changed := range b.changed {
 		key := string(changed.Record.Key)
 		c.markStale(key)
-		if b.changed.Len() <= exclusiveBatchKeys || c.lru.Contains(key) {
+		if len(b.changed) <= exclusiveBatchKeys || c.lru.Contains(key) {
 			c.lru.Add(key, b.entry(changed))
 		}
-		return true
-	})
+	}
 }
 
 // purge empties the cache, and marks all loads stale.

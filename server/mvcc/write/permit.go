@@ -3,8 +3,6 @@ package write
 import (
 	"context"
 	"errors"
-
-	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
 )
 
 // MayWriteLease implements auth.View. It ends the evaluation if a decision must be made first.
@@ -12,15 +10,13 @@ func (tx *Tx) MayWriteLease(ctx context.Context, id int64, who string, see func(
 	if _, exists := tx.Lease(id); !exists {
 		return nil
 	}
-	var refused error
-	tx.batch.changed.All(func(c txn.Changed) bool {
-		if !c.Record.Tombstone && c.Record.Lease == id {
-			refused = see(c.Record.Key)
+	for _, c := range tx.batch.changed {
+		if c.Live() == nil || c.Record.Lease != id {
+			continue
 		}
-		return refused == nil
-	})
-	if refused != nil {
-		return refused
+		if err := see(c.Record.Key); err != nil {
+			return err
+		}
 	}
 	decisions := tx.batch.p.decisions
 	d, unchecked := decisions.find(decisionKey{id, who}, tx.batch.auth.Version)

@@ -32,7 +32,7 @@ const (
 // the prefetch with Release. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
 // the database's.
 func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, error) {
-	pre := &Prefetch{byRange: make(map[rangeKey]*prefetchedRange), changed: make(map[string]changedKey)}
+	pre := &Prefetch{byRange: make(map[rangeKey]*prefetchedRange), entries: make(map[string]indexEntry)}
 	if pre.plan(t); len(pre.ranges) == 0 && len(pre.past) == 0 && len(pre.pages) == 0 {
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, 
 // must end the prefetch with Release. Errors: ctx's, the database's.
 func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, limit int) (*Prefetch, error) {
 	lease := &prefetchedLease{id: id}
-	pre := &Prefetch{lease: lease, changed: make(map[string]changedKey)}
+	pre := &Prefetch{lease: lease, entries: make(map[string]indexEntry)}
 	p.prefetches.add(pre)
 	err := EachAttached(ctx, p.cfg.Store, id, after, limit+1, func(key []byte) error {
 		if lease.more = len(lease.keys) == limit; !lease.more {

@@ -2,7 +2,6 @@ package write
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"sync"
 
@@ -30,8 +29,8 @@ type Prefetch struct {
 	lease   *prefetchedLease                         // nil: it is one of ranges
 
 	bases   map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
-	changed map[string]changedKey // keys that commits have changed since they were read
-	sorted  []string              // the keys of changed, nil if some are missing
+	changed txn.Overlay           // what commits have changed of the keys since they were read
+	entries map[string]indexEntry // of the keys of changed
 	keys    int                   // read
 	bytes   int                   // of their values
 	weight  int64                 // of Pipeline.txnWeight
@@ -55,12 +54,6 @@ type prefetchedLease struct {
 	// keys are the first keys of the lease, in key order. With more, it has others.
 	keys [][]byte
 	more bool
-}
-
-// changedKey is a key that a commit has changed since it was read.
-type changedKey struct {
-	entry indexEntry
-	rec   *coder.Record // may be a tombstone
 }
 
 // plan adds the ranges that t reads in all branches.
@@ -145,29 +138,23 @@ func (pre *Prefetch) base(rec *coder.Record) (indexEntry, bool) {
 	if pre == nil {
 		return indexEntry{}, false
 	}
-	if c, ok := pre.changed[string(rec.Key)]; ok {
-		return c.entry, c.entry.of(rec)
+	e, ok := pre.entries[string(rec.Key)]
+	if !ok {
+		e = pre.bases[string(rec.Key)]
 	}
-	e, ok := pre.bases[string(rec.Key)]
-	return e, ok && e.of(rec)
+	return e, e.of(rec)
 }
 
-// current returns the records of r, one of its ranges, in the newest committed state, in key
-// order. The caller must not change the slice.
-func (pre *Prefetch) current(r *prefetchedRange) []*coder.Record {
-	if pre.sorted == nil {
-		pre.sorted = slices.Sorted(maps.Keys(pre.changed))
-	}
-	first, _ := slices.BinarySearch(pre.sorted, string(r.Key))
-	var newer []*coder.Record
-	for _, k := range pre.sorted[first:] {
-		rec := pre.changed[k].rec
-		if !coder.Contains(r.Key, r.End, rec.Key) {
-			break
+// list returns the records of r, one of its ranges, in the newest committed state, in key order: at most limit, 0 for
+// all. The caller must not change the slice.
+func (pre *Prefetch) list(r *prefetchedRange, limit int64) []*coder.Record {
+	records, _ := pre.changed.List(r.KeyRange, limit, func(limit int64) ([]*coder.Record, error) {
+		if limit > 0 {
+			return r.records[:min(int64(len(r.records)), limit)], nil
 		}
-		newer = append(newer, rec)
-	}
-	return txn.Merge(r.records, newer)
+		return r.records, nil
+	})
+	return records
 }
 
 // Len returns how many keys were read.
@@ -197,8 +184,8 @@ func (pre *Prefetch) recordChange(b *batch, c *txn.Change) {
 	if !pre.concerns(c) {
 		return
 	}
-	changed, _ := b.changed.Get(c.Record.Key)
-	pre.changed[string(c.Record.Key)], pre.sorted = changedKey{b.entry(changed), changed.Record}, nil
+	pre.changed.Add(c)
+	pre.entries[string(c.Record.Key)] = b.entry(b.changed.Get(c.Record.Key))
 }
 
 // concerns reports whether c changes a key of a range, attaches a key to the lease, or changes a key that was
@@ -209,8 +196,7 @@ func (pre *Prefetch) concerns(c *txn.Change) bool {
 		if c.Record.Lease == pre.lease.id || c.Prev != nil && c.Prev.Lease == pre.lease.id {
 			return true
 		}
-		_, known := pre.changed[string(key)]
-		return known
+		return pre.changed.Get(key) != nil
 	}
 	after, _ := slices.BinarySearchFunc(pre.spans, key, func(span coder.Span, key []byte) int {
 		if bytes.Compare(span.Start, key) <= 0 {

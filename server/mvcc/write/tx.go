@@ -70,11 +70,8 @@ func (tx *Tx) CompactRevision() int64 { return tx.committed().CompactRevision() 
 
 // Get implements txn.State.
 func (tx *Tx) Get(ctx context.Context, key []byte, value bool) (*coder.Record, error) {
-	if c, ok := tx.batch.changed.Get(key); ok {
-		if c.Record.Tombstone {
-			return nil, nil
-		}
-		return c.Record, nil
+	if c := tx.batch.changed.Get(key); c != nil {
+		return c.Live(), nil
 	}
 	if tx.assumeAbsent(key) {
 		tx.bases[string(key)] = indexEntry{}
@@ -114,11 +111,7 @@ func (tx *Tx) stale(ctx context.Context, key []byte) error {
 func (tx *Tx) List(ctx context.Context, kr mvcc.KeyRange, values bool, limit int64) ([]*coder.Record, error) {
 	return tx.batch.changed.List(kr, limit, func(limit int64) (records []*coder.Record, err error) {
 		if r := tx.prefetch.rangeOf(kr, values); r != nil {
-			records = tx.prefetch.current(r)
-			if limit > 0 {
-				records = records[:min(int64(len(records)), limit)]
-			}
-			records = slices.Clone(records)
+			records = slices.Clone(tx.prefetch.list(r, limit))
 		} else if records, err = tx.committed().List(ctx, kr.Span(), values, limit); err != nil {
 			return nil, err
 		}
@@ -132,7 +125,7 @@ func (tx *Tx) List(ctx context.Context, kr mvcc.KeyRange, values bool, limit int
 // Count implements txn.State.
 func (tx *Tx) Count(ctx context.Context, kr mvcc.KeyRange) (n int64, err error) {
 	if r := tx.prefetch.rangeOf(kr, false); r != nil {
-		n = int64(len(tx.prefetch.current(r)))
+		n = int64(len(tx.prefetch.list(r, 0)))
 	} else if n, err = tx.committed().Count(ctx, kr.Span()); err != nil {
 		return 0, err
 	}
@@ -191,29 +184,25 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 	id := pre.lease.id
 	held := make([]*coder.Record, 0, len(pre.lease.keys))
 	see := func(key []byte, e indexEntry) {
-		if _, changed := tx.batch.changed.Get(key); changed {
-			return // below
-		}
-		if e.live() && e.Lease == id {
+		if tx.batch.changed.Get(key) == nil && e.live() && e.Lease == id {
 			tx.bases[string(key)] = e
 			held = append(held, e.Record(key))
 		}
 	}
 	for _, key := range pre.lease.keys {
-		if _, changed := pre.changed[string(key)]; !changed {
+		if pre.changed.Get(key) == nil {
 			see(key, pre.bases[string(key)])
 		}
 	}
 	inOrder := len(held)
 	for _, c := range pre.changed {
-		see(c.rec.Key, c.entry)
+		see(c.Record.Key, pre.entries[string(c.Record.Key)])
 	}
-	tx.batch.changed.All(func(c txn.Changed) bool {
-		if !c.Record.Tombstone && c.Record.Lease == id {
+	for _, c := range tx.batch.changed {
+		if c.Live() != nil && c.Record.Lease == id {
 			held = append(held, c.Record)
 		}
-		return true
-	})
+	}
 	if len(held) > inOrder {
 		slices.SortFunc(held, func(x, y *coder.Record) int { return bytes.Compare(x.Key, y.Key) })
 	}
@@ -308,11 +297,8 @@ func (tx *Tx) loadBases(ctx context.Context) error {
 			continue // Get has read it
 		}
 		key := string(prev.Key)
-		if _, changed := tx.batch.changed.Get(prev.Key); changed {
-			continue // an earlier command has loaded it
-		}
-		if tx.bases[key].of(prev) {
-			continue
+		if tx.batch.changed.Get(prev.Key) != nil || tx.bases[key].of(prev) {
+			continue // an earlier command has loaded it, or this one
 		}
 		if e, ok := tx.prefetch.base(prev); ok {
 			tx.bases[key] = e
