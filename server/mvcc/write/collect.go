@@ -9,9 +9,9 @@ func (p *Pipeline) collect(ctx context.Context) {
 	size := 0            // of next
 	var added []*request // to next, index entries not read yet
 	add := func(r *request) {
-		p.queuedBytes.Add(-int64(r.size()))
+		p.queuedBytes.Add(-int64(r.txn().bytes))
 		added = append(added, r)
-		size += r.size()
+		size += r.txn().bytes
 	}
 	for {
 		in := p.queue

@@ -45,7 +45,7 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 			return result{err: mvcc.PublicError(ctx, err)}
 		}
 		p.cfg.Metrics.commitRetries.Inc()
-		if !slices.ContainsFunc(waiting, func(r *request) bool { return !r.abandoned.Load() }) {
+		if !slices.ContainsFunc(waiting, func(r *request) bool { return !r.abandoned() }) {
 			return result{err: mvcc.ErrTimeout}
 		}
 		if err := retry.Database.Wait(ctx, failures); err != nil {

@@ -35,10 +35,9 @@ func (o *optimism) assumeAbsent(n int) bool {
 func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request, assumeAbsent func(keys int) bool) {
 	var keys [][]byte
 	for _, r := range requests {
-		known, creates := r.indexKeys()
-		keys = append(keys, known...)
-		if !assumeAbsent(len(creates)) {
-			keys = append(keys, creates...)
+		c := r.txn()
+		if keys = append(keys, c.keys...); !assumeAbsent(len(c.creates)) {
+			keys = append(keys, c.creates...)
 		}
 	}
 	if len(keys) == 0 {

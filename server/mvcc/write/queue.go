@@ -50,17 +50,19 @@ func (p *Pipeline) await(ctx context.Context, r *request) result {
 	ended, expired := mvcc.Ends(ctx)
 	select {
 	case res := <-r.done:
-		r.recordSteps(ctx, true)
+		r.recordSteps(ctx)
 		return res
 	case <-ended:
 		return r.abandon(ctx, mvcc.PublicError(ctx, ctx.Err()))
 	case <-expired:
 		return r.abandon(ctx, mvcc.ErrTimeout)
-	case <-p.sequencerDone:
-		if r.state.CompareAndSwap(requestWaiting, requestLeft) {
+	case <-p.sequencerDone: // it has answered every request that it has taken
+		select {
+		case res := <-r.done:
+			return res
+		default:
 			return p.errNotLeader()
 		}
-		return <-r.done // the sequencer answers every request that it has taken
 	}
 }
 
@@ -73,7 +75,7 @@ const smallRequest = 16 << 10
 
 // enqueue reports whether r fits in the queue.
 func (p *Pipeline) enqueue(r *request) bool {
-	size := int64(r.size())
+	size := int64(r.txn().bytes)
 	if all := p.queuedBytes.Add(size); size <= smallRequest || all == size || all <= int64(p.cfg.Limits.QueueBytes) {
 		select {
 		case p.queue <- r:

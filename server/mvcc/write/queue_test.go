@@ -35,7 +35,7 @@ func (l *testLeader) keys(t *testing.T) int64 {
 func TestRequestLeftInTheQueueIsNotExecuted(t *testing.T) {
 	l := lead(t, newStore(t))
 	left, waiting := queued(put("left", "1")), queued(put("waiting", "1"))
-	left.state.Store(requestLeft)
+	left.state.Store(requestAbandoned)
 	require.Empty(t, l.p.runBatch(t.Context(), []*request{left, waiting}))
 	require.NoError(t, (<-waiting.done).err)
 	require.EqualValues(t, 2, l.Revision())
@@ -49,7 +49,7 @@ func TestAbandonedRequestIsNotExecutedInALaterBatch(t *testing.T) {
 	first, second, third := queued(put("a", "1")), queued(put("b", "1")), queued(put("c", "1"))
 	rest := l.p.runBatch(t.Context(), []*request{first, second, third})
 	require.Len(t, rest, 2)
-	second.abandoned.Store(true)
+	second.state.Store(requestAbandoned)
 	for len(rest) > 0 {
 		rest = l.p.runBatch(t.Context(), rest)
 	}

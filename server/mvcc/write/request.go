@@ -37,20 +37,17 @@ type request struct {
 	cmd   Command
 	as    auth.Permit
 	since time.Time
-	// state changes once: from waiting to taken (by the sequencer) or to left (by the
-	// caller). A request that was left was not executed.
 	state atomic.Int32
-	// abandoned: no caller is waiting for the outcome.
-	abandoned atomic.Bool
-	done      chan result // buffered; receives the outcome once
-	span      trace.Span  // nil: not traced
-	took      mvcc.Steps  // set before done is
+	done  chan result // buffered; receives the outcome once
+	span  trace.Span  // nil: not traced
+	took  mvcc.Steps  // set before done is
 }
 
+// The states of a request, in their order.
 const (
-	requestWaiting int32 = iota
-	requestTaken
-	requestLeft
+	requestWaiting   int32 = iota
+	requestTaken           // by the sequencer
+	requestAbandoned       // no caller is waiting for the outcome: it is not executed, unless its commit has begun
 )
 
 // outcome says how the evaluation of a command, or the commit of a batch, has ended.
@@ -87,44 +84,34 @@ func (r *request) prefetched() *Prefetch {
 	return nil
 }
 
-// indexKeys returns the raw keys whose index entries the evaluation reads, as far as they
-// are known before. Those in creates, which keys does not have, are written only if they do
-// not exist. Only transactions know.
-func (r *request) indexKeys() (keys, creates [][]byte) {
+// noTxn is the transaction of other commands.
+var noTxn TxnCommand
+
+// txn returns the command if it is a transaction, else an empty one.
+func (r *request) txn() *TxnCommand {
 	if c, ok := r.cmd.(*TxnCommand); ok {
-		return c.keys, c.creates
+		return c
 	}
-	return nil, nil
+	return &noTxn
 }
 
-// size returns about how many bytes of clients' keys and values the command writes.
-func (r *request) size() int {
-	if c, ok := r.cmd.(*TxnCommand); ok {
-		return c.bytes
-	}
-	return 0
-}
-
-// recordSteps adds the times of the request to the steps under ctx. If it was not executed, that is
-// the time in the queue.
-func (r *request) recordSteps(ctx context.Context, executed bool) {
-	s := mvcc.StepsOf(ctx)
-	switch {
-	case s == nil:
-	case executed:
+// recordSteps adds the times of the request to the steps under ctx.
+func (r *request) recordSteps(ctx context.Context) {
+	if s := mvcc.StepsOf(ctx); s != nil {
 		s.Queue += r.took.Queue
 		s.Evaluate += r.took.Evaluate
 		s.Commit += r.took.Commit
-	default:
-		s.Queue += time.Since(r.since)
 	}
 }
 
 // abandon records that the caller stops waiting because of err.
 func (r *request) abandon(ctx context.Context, err error) result {
-	if r.state.CompareAndSwap(requestWaiting, requestLeft) {
-		r.recordSteps(ctx, false)
+	if r.state.Swap(requestAbandoned) == requestWaiting {
+		if s := mvcc.StepsOf(ctx); s != nil {
+			s.Queue += time.Since(r.since)
+		}
 	}
-	r.abandoned.Store(true)
 	return result{err: err}
 }
+
+func (r *request) abandoned() bool { return r.state.Load() == requestAbandoned }

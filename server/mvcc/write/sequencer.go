@@ -3,7 +3,6 @@ package write
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -44,7 +43,9 @@ const rangesShare = 10
 // runBatch evaluates requests in order until the commit is full, commits them, answers them,
 // and returns the remainder.
 func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder []*request) {
-	requests = keepWaiting(requests)
+	for _, r := range requests {
+		r.state.CompareAndSwap(requestWaiting, requestTaken)
+	}
 	ctx, span := p.traceBatch(ctx, "batch", requests)
 	defer span.End()
 	assume := p.optimism.allowed()
@@ -57,9 +58,8 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder
 		b := newBatch(p, assume)
 		results := p.evaluateAll(ctx, b, requests)
 		n := len(results)
-		committing := time.Now()
-		end := firstStale(results)
-		if end.outcome == decided || attempt == maxReevaluations {
+		committing, end := time.Now(), results[n-1]
+		if end.outcome != cacheStale || attempt == maxReevaluations {
 			end = p.commit(ctx, b, requests[:n])
 		}
 		took.Evaluate, took.Commit = took.Evaluate+committing.Sub(evaluating), took.Commit+time.Since(committing)
@@ -99,27 +99,8 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder
 	}
 }
 
-// firstStale returns the first of results that is cacheStale, and one without an error if there is none.
-func firstStale(results []result) result {
-	if i := slices.IndexFunc(results, func(r result) bool { return r.outcome == cacheStale }); i >= 0 {
-		return results[i]
-	}
-	return result{}
-}
-
-// keepWaiting marks requests as taken, and drops those that the caller has left.
-func keepWaiting(requests []*request) []*request {
-	kept := requests[:0]
-	for _, r := range requests {
-		if r.state.CompareAndSwap(requestWaiting, requestTaken) || r.state.Load() == requestTaken {
-			kept = append(kept, r)
-		}
-	}
-	return kept
-}
-
-// evaluateAll evaluates requests in order until the commit is full, and returns the results,
-// at least one. It bounds the time of the evaluation, so that a database that does not answer
+// evaluateAll evaluates requests in order until the commit is full or the cache is stale, and returns the results, at
+// least one. It bounds the time of the evaluation, so that a database that does not answer
 // does not block the pipeline.
 func (p *Pipeline) evaluateAll(ctx context.Context, b *batch, requests []*request) (results []result) {
 	// One timer for all. After it has expired, the remaining requests go into the next batch.
@@ -129,7 +110,7 @@ func (p *Pipeline) evaluateAll(ctx context.Context, b *batch, requests []*reques
 		if len(results) > 0 && (b.full() || bounded.Err() != nil || r.prefetched().large()) {
 			break
 		}
-		if r.abandoned.Load() {
+		if r.abandoned() {
 			results = append(results, result{err: mvcc.ErrTimeout}) // no caller is waiting
 			continue
 		}
@@ -140,7 +121,9 @@ func (p *Pipeline) evaluateAll(ctx context.Context, b *batch, requests []*reques
 		if res.err == nil {
 			b.accept(tx)
 		}
-		results = append(results, res)
+		if results = append(results, res); res.outcome == cacheStale {
+			break
+		}
 	}
 	return results
 }
@@ -158,7 +141,7 @@ func (p *Pipeline) evaluate(ctx context.Context, b *batch, r *request) (*Tx, res
 		return tx, result{tx.outcome, mvcc.PublicError(ctx, err)}
 	}
 	if b.assume {
-		_, tx.creates = r.indexKeys()
+		tx.creates = r.txn().creates
 	}
 	err := tx.evaluate(bounded, r.cmd)
 	if tx.outcome == assumptionFailed || tx.unproven() {

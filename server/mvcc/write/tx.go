@@ -194,7 +194,6 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 			see(key, pre.bases[string(key)])
 		}
 	}
-	inOrder := len(held)
 	for _, c := range pre.changed {
 		see(c.Record.Key, pre.entries[string(c.Record.Key)])
 	}
@@ -203,9 +202,7 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 			held = append(held, c.Record)
 		}
 	}
-	if len(held) > inOrder {
-		slices.SortFunc(held, func(x, y *coder.Record) int { return bytes.Compare(x.Key, y.Key) })
-	}
+	slices.SortFunc(held, func(x, y *coder.Record) int { return bytes.Compare(x.Key, y.Key) })
 	return held
 }
 
