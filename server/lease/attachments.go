@@ -36,17 +36,27 @@ func (a *Attachments) MayWriteLease(ctx context.Context, id int64, _ string, see
 // EachKey calls see with each key attached to lease id, in key order, until see returns an error,
 // which it returns.
 func (a *Attachments) EachKey(ctx context.Context, id int64, see func(key []byte) error) error {
-	ctx, cancel := a.timeout.Bound(ctx)
-	defer cancel()
-	return mvcc.PublicError(ctx, write.EachAttached(ctx, a.store, id, nil, 0, see))
+	lo, hi := coder.AttachmentBounds(id)
+	return a.each(ctx, lo, hi, see)
 }
 
 // EachAttachment calls see with each key attached to any lease, until see returns an error, which
 // it returns.
-func (a *Attachments) EachAttachment(ctx context.Context, see func(id int64, key []byte) error) error {
+func (a *Attachments) EachAttachment(ctx context.Context, see func(key []byte) error) error {
+	lo, hi := coder.AllAttachmentBounds()
+	return a.each(ctx, lo, hi, see)
+}
+
+func (a *Attachments) each(ctx context.Context, lo, hi []byte, see func(key []byte) error) error {
 	ctx, cancel := a.timeout.Bound(ctx)
 	defer cancel()
-	lo, hi := coder.AllAttachmentBounds()
-	return mvcc.PublicError(ctx, write.EachAttachment(ctx, a.store,
-		sqlstore.Range{Start: lo, End: hi, KeysOnly: true}, see))
+	for key, err := range write.Attached(ctx, a.store, lo, hi, 0) {
+		if err == nil {
+			err = see(key)
+		}
+		if err != nil {
+			return mvcc.PublicError(ctx, err)
+		}
+	}
+	return nil
 }

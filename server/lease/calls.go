@@ -160,11 +160,14 @@ func (l *Lessor) TimeToLive(ctx context.Context, as auth.Permit, id int64, keys 
 	if !keys || st.TTL < 0 {
 		return st, nil
 	}
-	err := write.EachAttached(ctx, l.cfg.Store, id, nil, 0, func(key []byte) error {
+	lo, hi := coder.AttachmentBounds(id)
+	for key, err := range write.Attached(ctx, l.cfg.Store, lo, hi, 0) {
+		if err != nil {
+			return st, mvcc.PublicError(ctx, err)
+		}
 		st.Keys = append(st.Keys, key)
-		return nil
-	})
-	return st, mvcc.PublicError(ctx, err)
+	}
+	return st, nil
 }
 
 // status returns the times of lease id.

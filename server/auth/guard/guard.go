@@ -35,7 +35,7 @@ type Users interface {
 // Attachments has the keys of leases, see lease.Attachments.
 type Attachments interface {
 	EachKey(ctx context.Context, id int64, see func(key []byte) error) error
-	EachAttachment(ctx context.Context, see func(id int64, key []byte) error) error
+	EachAttachment(ctx context.Context, see func(key []byte) error) error
 }
 
 // Config configures a Guard, as etcd's flags do where there is one. All fields but CommonNames are

@@ -34,7 +34,7 @@ func (g *Guard) LeaseListed(ctx context.Context, keys [][]byte) error {
 // Leases permits listing all leases, which requires permission to read all their keys.
 func (g *Guard) Leases(ctx context.Context) (auth.Permit, error) {
 	return g.leaseKeys(ctx, func(see func([]byte) error) error {
-		return g.cfg.Attachments.EachAttachment(ctx, func(_ int64, key []byte) error { return see(key) })
+		return g.cfg.Attachments.EachAttachment(ctx, see)
 	}, func(v *view, ai *etcdauth.AuthInfo, key []byte) error { return v.IsRangePermitted(ai, key, nil) })
 }
 

@@ -2,8 +2,8 @@ package write
 
 import (
 	"context"
-	"errors"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 )
 
@@ -40,9 +40,6 @@ func (v *decidingView) MayWriteLease(ctx context.Context, id int64, who string, 
 	return v.err
 }
 
-// errKeyRefused stops a decision at the first key that is not permitted.
-var errKeyRefused = errors.New("write: not permitted")
-
 // decide makes a decision for a version of users and roles, by calling see with all keys of the
 // lease. Concurrent callers share one decision. Errors: ctx's, the database's.
 func (p *Pipeline) decide(ctx context.Context, key decisionKey, version int64, see func(key []byte) error) error {
@@ -58,15 +55,12 @@ func (p *Pipeline) decide(ctx context.Context, key decisionKey, version int64, s
 		}
 		return d.err
 	}
-	d.err = EachAttached(ctx, p.cfg.Store, key.lease, nil, 0, func(attached []byte) error {
-		if see(attached) != nil {
+	lo, hi := coder.AttachmentBounds(key.lease)
+	for attached, err := range Attached(ctx, p.cfg.Store, lo, hi, 0) {
+		if d.err = err; err == nil && see(attached) != nil {
 			d.refused = attached
-			return errKeyRefused
+			break
 		}
-		return nil
-	})
-	if errors.Is(d.err, errKeyRefused) {
-		d.err = nil
 	}
 	if d.err != nil {
 		d.left = ctx.Err() != nil

@@ -21,8 +21,7 @@ const (
 type decisions struct {
 	mu       sync.Mutex
 	known    *simplelru.LRU[decisionKey, *decision]
-	of       map[int64]map[*decision]struct{} // by lease
-	reserved int                              // see reserve
+	reserved int // see reserve
 }
 
 type decisionKey struct {
@@ -44,15 +43,8 @@ type decision struct {
 }
 
 func newDecisions() (*decisions, error) {
-	ds := &decisions{of: make(map[int64]map[*decision]struct{})}
-	var err error
-	ds.known, err = simplelru.NewLRU(decisionsKept, func(_ decisionKey, d *decision) {
-		delete(ds.of[d.lease], d)
-		if len(ds.of[d.lease]) == 0 {
-			delete(ds.of, d.lease)
-		}
-	})
-	return ds, err
+	known, err := simplelru.NewLRU[decisionKey, *decision](decisionsKept, nil)
+	return &decisions{known: known}, err
 }
 
 // reserve keeps n more decisions, which a request is going to need, or fewer if n is negative. Without that,
@@ -80,17 +72,12 @@ func (ds *decisions) findOrAdd(key decisionKey, version int64) (d *decision, add
 		return d, false
 	}
 	d = &decision{decisionKey: key, version: version, decided: make(chan struct{}), unchecked: make(map[string]struct{})}
-	ds.known.Remove(key)
 	ds.known.Add(key, d)
-	if ds.of[key.lease] == nil {
-		ds.of[key.lease] = make(map[*decision]struct{})
-	}
-	ds.of[key.lease][d] = struct{}{}
 	return d, true
 }
 
-// find returns a decision that was made, and the keys attached since, which the caller must
-// check; nil if there is none.
+// find returns a decision that was made, and the keys that the caller must check: the one that was refused, and those
+// attached since. It returns nil if there is none.
 func (ds *decisions) find(key decisionKey, version int64) (*decision, [][]byte) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -103,7 +90,10 @@ func (ds *decisions) find(key decisionKey, version int64) (*decision, [][]byte) 
 	default:
 		return nil, nil
 	}
-	unchecked := make([][]byte, 0, len(d.unchecked))
+	unchecked := make([][]byte, 0, len(d.unchecked)+1)
+	if d.refused != nil {
+		unchecked = append(unchecked, d.refused)
+	}
 	for k := range d.unchecked {
 		unchecked = append(unchecked, []byte(k))
 	}
@@ -131,13 +121,21 @@ func (ds *decisions) forget(d *decision) {
 func (ds *decisions) recordAttached(changes []txn.Change) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
-	if len(ds.of) == 0 {
+	if ds.known.Len() == 0 {
 		return
 	}
+	attached := make(map[int64][]string)
 	for i := range changes {
-		rec := changes[i].Record
-		for d := range ds.of[rec.Lease] {
-			if d.unchecked[string(rec.Key)] = struct{}{}; len(d.unchecked) > UncheckedKeys {
+		if rec := changes[i].Record; rec.Lease != 0 {
+			attached[rec.Lease] = append(attached[rec.Lease], string(rec.Key))
+		}
+	}
+	if len(attached) == 0 {
+		return
+	}
+	for _, d := range ds.known.Values() {
+		for _, key := range attached[d.lease] {
+			if d.unchecked[key] = struct{}{}; len(d.unchecked) > UncheckedKeys {
 				d.void, d.unchecked = true, make(map[string]struct{})
 			}
 		}

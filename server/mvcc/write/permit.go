@@ -20,42 +20,30 @@ func (tx *Tx) MayWriteLease(ctx context.Context, id int64, who string, see func(
 	}
 	decisions := tx.batch.p.decisions
 	d, unchecked := decisions.find(decisionKey{id, who}, tx.batch.auth.Version)
-	if d == nil {
-		return tx.undecided()
-	}
-	if d.refused != nil {
-		err, held := tx.stillRefused(ctx, id, d.refused, see)
-		if held || err != nil {
-			return err
+	if d != nil {
+		for _, key := range unchecked {
+			if err := tx.refusal(ctx, id, key, see); err != nil {
+				return err
+			}
+		}
+		if d.refused == nil {
+			decisions.markChecked(d, unchecked)
+			return nil
 		}
 		decisions.forget(d) // other keys may be refused, or none
-		return tx.undecided()
 	}
-	for i, key := range unchecked {
-		if err, held := tx.stillRefused(ctx, id, key, see); held || err != nil {
-			decisions.markChecked(d, unchecked[:i])
-			return err
-		}
-	}
-	decisions.markChecked(d, unchecked)
-	return nil
-}
-
-func (tx *Tx) undecided() error {
 	return tx.stop(authorizeFirst, errors.New("write: the keys of a lease must be authorized first"))
 }
 
-// stillRefused reports whether see refuses key and the key is still attached to lease id, and
-// returns the error of see. If held is false, the error is the database's.
-func (tx *Tx) stillRefused(ctx context.Context, id int64, key []byte,
-	see func(key []byte) error) (err error, held bool) {
-	refusal := see(key)
-	if refusal == nil {
-		return nil, false
+// refusal returns the error of see for key if the key is still attached to lease id. Errors: the database's.
+func (tx *Tx) refusal(ctx context.Context, id int64, key []byte, see func(key []byte) error) error {
+	refused := see(key)
+	if refused == nil {
+		return nil
 	}
 	cur, err := tx.Get(ctx, key, false)
-	if err != nil || cur == nil || cur.Lease != id {
-		return err, false
+	if err == nil && cur != nil && cur.Lease == id {
+		err = refused
 	}
-	return refusal, true
+	return err
 }

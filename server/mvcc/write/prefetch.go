@@ -67,12 +67,18 @@ func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, li
 	lease := &prefetchedLease{id: id}
 	pre := &Prefetch{lease: lease, entries: make(map[string]indexEntry)}
 	p.prefetches.add(pre)
-	err := EachAttached(ctx, p.cfg.Store, id, after, limit+1, func(key []byte) error {
-		if lease.more = len(lease.keys) == limit; !lease.more {
+	lo, hi := coder.AttachmentBounds(id)
+	if after != nil {
+		lo = append(coder.EncodeAttachmentKey(id, after), 0)
+	}
+	var err error
+	for key, failed := range Attached(ctx, p.cfg.Store, lo, hi, limit+1) {
+		if err = failed; len(lease.keys) < limit {
 			lease.keys = append(lease.keys, key)
+		} else {
+			lease.more = true
 		}
-		return nil
-	})
+	}
 	if err == nil {
 		pre.bases, err = p.entriesOf(ctx, lease.keys)
 	}
