@@ -26,7 +26,7 @@ type revokeCommand struct {
 	revision int64 // of the deletion, or the current one if it deletes nothing
 }
 
-// Prepared implements write.Prefetched.
+// Prefetched returns the keys, see write.Command.
 func (c *revokeCommand) Prefetched() *write.Prefetch { return c.keys }
 
 // Evaluate implements write.Command.

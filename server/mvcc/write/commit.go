@@ -28,21 +28,15 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 	for failures := 1; ; failures++ {
 		want := p.cfg.Fence.Next(b.alloc.Last())
 		started := time.Now()
-		committed, end := p.attempt(ctx, ops, want, len(b.assumed) > 0)
+		end := p.attempt(ctx, ops, want, len(b.assumed) > 0)
 		p.cfg.Metrics.commit.Observe(time.Since(started).Seconds())
-		switch err := end.err; {
-		case committed:
+		switch {
+		case end.outcome == commitAgain:
+		case end.outcome != decided || end.err != nil:
+			return end
+		default:
 			p.cfg.Metrics.batchChanges.Observe(float64(len(b.changes)))
 			return result{err: p.finish(b)}
-		case end.outcome != decided:
-			return end
-		case err == nil:
-			// The outcome was unknown, and resolved: the commit did not take effect.
-		case errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrFull),
-			errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // CommitTimeout
-			p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
-		default:
-			return result{err: mvcc.PublicError(ctx, err)}
 		}
 		p.cfg.Metrics.commitRetries.Inc()
 		if !slices.ContainsFunc(waiting, func(r *request) bool { return !r.abandoned() }) {
@@ -54,11 +48,8 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 	}
 }
 
-// attempt commits once. If it returns false and no error, the commit did not take effect and
-// may be tried again. With assumed, keys were assumed absent, which is the likely cause of a
-// conflict.
-func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.FenceToken,
-	assumed bool) (committed bool, end result) {
+// attempt commits once. With assumed, keys were assumed absent, which is the likely cause of a conflict.
+func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.FenceToken, assumed bool) result {
 	written, err := p.cfg.Fence.Commit(ctx, want, p.cfg.Limits.CommitTimeout, assumed,
 		func(batch sqlstore.BatchWrite) {
 			for _, op := range ops {
@@ -68,28 +59,34 @@ func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.Fe
 	var conflict *sqlstore.Conflict
 	switch {
 	case err == nil:
-		p.cfg.Leader.Seen(p.cfg.Fence.Value())
-		return written == fence.Written, result{}
+		if p.cfg.Leader.Seen(p.cfg.Fence.Value()); written == fence.Written {
+			return result{}
+		}
+		return result{outcome: commitAgain} // its outcome was unknown, and resolved
 	case errors.Is(err, fence.ErrDeposed), errors.Is(err, fence.ErrDataLost):
 		ended := p.cfg.Leader.End(err)
 		if written == fence.NotWritten {
-			return false, result{err: ended}
+			return result{err: ended}
 		}
 		// The error must not say that nothing was written: the request would be executed
 		// again elsewhere.
-		return false, result{err: fmt.Errorf("%w: %w", mvcc.ErrLeaderLost, err)}
+		return result{err: fmt.Errorf("%w: %w", mvcc.ErrLeaderLost, err)}
 	case written == fence.Unknown:
-		return false, result{err: mvcc.ErrLeaderLost} // ctx ended: the next leader has to resolve it
+		return result{err: mvcc.ErrLeaderLost} // ctx ended: the next leader has to resolve it
 	case errors.As(err, &conflict) && ctx.Err() == nil && assumed:
-		return false, result{assumptionFailed, err}
+		return result{assumptionFailed, err}
 	case errors.As(err, &conflict) && ctx.Err() == nil:
-		return false, result{cacheStale, err}
-	default:
-		if ctx.Err() == nil && !errors.Is(err, sqlstore.ErrTooLarge) {
-			p.cfg.Leader.Refused(err)
-		}
-		return false, result{err: err}
+		return result{cacheStale, err}
 	}
+	if ctx.Err() == nil && !errors.Is(err, sqlstore.ErrTooLarge) {
+		p.cfg.Leader.Refused(err)
+	}
+	if errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrFull) ||
+		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // CommitTimeout
+		p.cfg.Log.Warn("the database refused a commit, trying again", "error", err)
+		return result{commitAgain, err}
+	}
+	return result{err: mvcc.PublicError(ctx, err)}
 }
 
 // finish publishes a durable batch. The index cache is first: a reader may see the new

@@ -103,6 +103,14 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 type failing struct {
 	sqlstore.Store
 	err error
+	get func() error // the error of Get; nil: there is none
+}
+
+func (s *failing) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if s.get != nil {
+		return nil, s.get()
+	}
+	return s.Store.Get(ctx, key)
 }
 
 func (s *failing) BeginBatchWrite() sqlstore.BatchWrite {
@@ -175,6 +183,20 @@ func TestUnwrittenCommitIsRepeatedBeforeItIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, token.Revision)
 	require.Equal(t, token, l.token, "the leader was not told the newest value of the fence row")
+}
+
+// A commit that is in doubt when the pipeline ends may take effect: no other leader may execute its requests again.
+func TestCommitInDoubtIsNotTurnedAway(t *testing.T) {
+	store := &failing{Store: newStore(t)}
+	l := lead(t, store)
+	ctx, cancel := context.WithCancel(t.Context())
+	store.err, store.get = sqlstore.ErrUncertain, func() error {
+		cancel()
+		return errors.New("made up")
+	}
+	err := l.p.ExecuteBatch(ctx, Request{As: auth.System, Command: NewTxnCommand(put("a", "1"))})[0]
+	require.ErrorIs(t, err, mvcc.ErrLeaderLost)
+	require.NotErrorIs(t, err, mvcc.ErrNotLeader)
 }
 
 // A commit that could not be sent in time, as while no connection can be opened, is tried again. The time was not that

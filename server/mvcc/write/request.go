@@ -18,6 +18,7 @@ type Command interface {
 	// On an error none of them are kept. It may run more than once, against newer states,
 	// before one outcome is committed.
 	Evaluate(ctx context.Context, tx *Tx) error
+	// A command that may have a prefetch also has a method Prefetched, which returns it, or nil.
 }
 
 // Func is a Command that consists of its Evaluate.
@@ -25,12 +26,6 @@ type Func func(ctx context.Context, tx *Tx) error
 
 // Evaluate implements Command.
 func (f Func) Evaluate(ctx context.Context, tx *Tx) error { return f(ctx, tx) }
-
-// Prefetched is a Command that may have a prefetch.
-type Prefetched interface {
-	Command
-	Prefetched() *Prefetch // nil: nothing
-}
 
 // request is a command on its way through the pipeline.
 type request struct {
@@ -66,6 +61,8 @@ const (
 	// assumptionFailed: a key that was assumed absent was found, or the commit of a batch that assumes
 	// some conflicted. The evaluation is repeated without assumptions.
 	assumptionFailed
+	// commitAgain: a commit did not take effect, and may be tried again.
+	commitAgain
 	// cacheStale: a row was not as cached, although the fence row was. The batch is evaluated again with empty caches.
 	cacheStale
 )
@@ -78,7 +75,7 @@ type result struct {
 
 // prefetched returns the prefetch of the request's command, nil if there is none.
 func (r *request) prefetched() *Prefetch {
-	if c, ok := r.cmd.(Prefetched); ok {
+	if c, ok := r.cmd.(interface{ Prefetched() *Prefetch }); ok {
 		return c.Prefetched()
 	}
 	return nil
