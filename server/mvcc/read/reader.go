@@ -123,8 +123,9 @@ type Reading struct {
 	pageBytes int
 	// turn is how many pages of the table the reading reads in a row before others have their turn, 0 if it takes no turns.
 	turn int
-	// indexed, if set, gets the index row of each record that Scan reads in the table.
-	indexed func(key []byte, x coder.Index)
+	// indexed, if set, gets the index row of each record that Scan reads in the table; with tableOnly that is each one.
+	indexed   func(key []byte, x coder.Index)
+	tableOnly bool
 }
 
 // OnIndex makes Scan call f with the index row of each record that it does not find in memory.

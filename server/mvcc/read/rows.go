@@ -53,9 +53,11 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 		if want > 0 && left < int64(page) && !again {
 			limit = int(left)
 		}
-		var rest coder.Span
-		var known bool
-		records, rest, known = r.reader.view.Scan(records[:0], span, r.rev, needValue, limit)
+		records = records[:0]
+		rest, known := span, false
+		if !r.tableOnly {
+			records, rest, known = r.reader.view.Scan(records, span, r.rev, needValue, limit)
+		}
 		if !known {
 			var next []byte
 			var older bool
@@ -87,6 +89,12 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 		left = max(left-int64(len(records)), 1)
 		span = rest
 	}
+}
+
+// EachIndex calls f with the index row of each key of span that exists and was not changed since the revision.
+func (r *Reading) EachIndex(ctx context.Context, span coder.Span, f func(key []byte, x coder.Index)) error {
+	r.indexed, r.tableOnly = f, true
+	return r.Scan(ctx, span, false, 0, func([]*coder.Record) bool { return true })
 }
 
 // awaitTurn returns how many pages of the table the reading may read now, 0 if it need not ask. endTurn must follow.

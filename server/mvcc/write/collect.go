@@ -32,14 +32,8 @@ func (p *Pipeline) collect(ctx context.Context) {
 		case r := <-in:
 			add(r)
 		}
-		for in != nil && len(next)+len(added) < p.cfg.Limits.BatchRequests && size < p.cfg.Limits.BatchBytes {
-			select {
-			case r := <-in:
-				add(r)
-				continue
-			default:
-			}
-			break
+		for len(p.queue) > 0 && len(next)+len(added) < p.cfg.Limits.BatchRequests && size < p.cfg.Limits.BatchBytes {
+			add(<-p.queue)
 		}
 		p.prefetchIndex(ctx, added, p.optimism.assumeAbsent)
 		next = append(next, added...)

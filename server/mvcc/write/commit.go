@@ -99,7 +99,7 @@ func (p *Pipeline) finish(b *batch) error {
 	p.index.update(b)
 	err := p.cfg.Leader.Publish(Committed{Events: events, Revision: b.alloc.Last(), Bytes: b.bytes, Auth: b.auth,
 		Then: b.onCommit})
-	p.prefetches.recordChanges(b)
+	p.recordChanges(b)
 	p.decisions.recordAttached(b.changes)
 	return err
 }

@@ -17,7 +17,7 @@ type Pipeline struct {
 	index      *indexCache
 	optimism   optimism
 	decisions  *decisions
-	prefetches prefetches
+	prefetches sync.Map            // of *Prefetch: those in which commits record their changes
 	txnWeight  *semaphore.Weighted // in keys of prefetched ranges
 
 	queue         chan *request

@@ -10,7 +10,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // A command that needs a range, or the keys of a lease, reads them before it is queued, in the
@@ -28,16 +27,17 @@ const (
 	MaxTxnBytes = 64 << 20
 )
 
-// prefetchRanges reads the ranges that t needs. It returns nil if t needs none. The caller must end
-// the prefetch with Release. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's,
-// the database's.
-func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, error) {
+// PrefetchTxn returns the command of t with the ranges that it needs. The caller ends it with Release, if it returns no
+// error. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's, ctx's, the database's.
+func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
+	c := NewTxnCommand(t)
 	pre := &Prefetch{byRange: make(map[rangeKey]*prefetchedRange), entries: make(map[string]indexEntry)}
 	if pre.plan(t); len(pre.ranges) == 0 && len(pre.past) == 0 && len(pre.pages) == 0 {
-		return nil, nil
+		return c, nil
 	}
+	c.prefetch = pre
 	pre.joinSpans()
-	p.prefetches.add(pre)
+	p.prefetches.Store(pre, nil)
 	err := p.readRanges(ctx, pre)
 	for tries := 1; tries < read.MaxRaces && errors.Is(err, mvcc.ErrCompacted); tries++ {
 		err = p.readRanges(ctx, pre)
@@ -58,7 +58,7 @@ func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, 
 		p.Release(pre)
 		return nil, err
 	}
-	return pre, nil
+	return c, nil
 }
 
 // PrefetchLease reads at most limit keys of lease id, those after the key after. The caller
@@ -66,7 +66,7 @@ func (p *Pipeline) prefetchRanges(ctx context.Context, t *mvcc.Txn) (*Prefetch, 
 func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, limit int) (*Prefetch, error) {
 	lease := &prefetchedLease{id: id}
 	pre := &Prefetch{lease: lease, entries: make(map[string]indexEntry)}
-	p.prefetches.add(pre)
+	p.prefetches.Store(pre, nil)
 	lo, hi := coder.AttachmentBounds(id)
 	if after != nil {
 		lo = append(coder.EncodeAttachmentKey(id, after), 0)
@@ -94,7 +94,7 @@ func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, li
 func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
 	reading := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible())
 	pre.keys, pre.bytes, pre.bases = 0, 0, make(map[string]indexEntry)
-	index := func(key []byte, x coder.Index) { pre.bases[string(key)] = indexEntry{Index: x, exists: true} }
+	index := indexInto(pre.bases)
 	for _, r := range pre.ranges {
 		reading.OnIndex(nil)
 		if r.deletes {
@@ -142,7 +142,7 @@ func (p *Pipeline) addRead(pre *Prefetch, records []*coder.Record, values bool) 
 	return nil
 }
 
-// addBases adds the index entries of those records of r that were in memory. Many it reads as a range, in long pages.
+// addBases adds the index entries of those records of r that were in memory. Many it reads as a range.
 // Prefetch.base recognizes entries that are newer than the records.
 func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r *prefetchedRange) error {
 	var missing [][]byte
@@ -156,32 +156,12 @@ func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r 
 		maps.Copy(bases, entries)
 		return err
 	}
-	lo, hi := r.Span().IndexBounds()
-	for more := true; more; {
-		var rows []sqlstore.ListRow
-		var err error
-		rows, more, err = p.cfg.Store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi, Limit: mvcc.LongestPage,
-			KeysOnly: true})
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			key, err := coder.DecodeIndexKey(row.Key)
-			if err != nil {
-				return err
-			}
-			x, err := coder.DecodeIndex(row.Index)
-			if err != nil {
-				return fmt.Errorf("index row of %q: %w", key, err)
-			}
-			if !x.Tombstone {
-				bases[string(key)] = indexEntry{Index: x, exists: true}
-			}
-			lo = append(row.Key, 0)
-		}
-		more = more && len(rows) > 0
-	}
-	return nil
+	return p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).EachIndex(ctx, r.Span(), indexInto(bases))
+}
+
+// indexInto returns a function that adds index rows to entries.
+func indexInto(entries map[string]indexEntry) func(key []byte, x coder.Index) {
+	return func(key []byte, x coder.Index) { entries[string(key)] = indexEntry{Index: x, exists: true} }
 }
 
 func tooManyKeys(most int) error {

@@ -3,7 +3,6 @@ package write
 import (
 	"bytes"
 	"slices"
-	"sync"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -207,35 +206,12 @@ func (pre *Prefetch) concerns(c *txn.Change) bool {
 	return after > 0 && pre.spans[after-1].Contains(key)
 }
 
-// prefetches are the prefetches in which commits record their changes. Safe for concurrent use.
-type prefetches struct {
-	mu     sync.Mutex
-	active map[*Prefetch]struct{}
-}
-
-func (ps *prefetches) add(pre *Prefetch) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.active == nil {
-		ps.active = make(map[*Prefetch]struct{})
-	}
-	ps.active[pre] = struct{}{}
-}
-
-func (ps *prefetches) remove(pre *Prefetch) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	delete(ps.active, pre)
-}
-
-// recordChanges records what a commit changed. The commit must be visible: a prefetch that is added
-// later reads at its revision or a newer one.
-func (ps *prefetches) recordChanges(b *batch) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for pre := range ps.active {
+// recordChanges records what a commit changed of what was prefetched. The commit must be visible: a prefetch that is
+// added later reads at its revision or a newer one.
+func (p *Pipeline) recordChanges(b *batch) {
+	for pre := range p.prefetches.Range {
 		for i := range b.changes {
-			pre.recordChange(b, &b.changes[i])
+			pre.(*Prefetch).recordChange(b, &b.changes[i])
 		}
 	}
 }
@@ -245,7 +221,7 @@ func (p *Pipeline) Release(pre *Prefetch) {
 	if pre == nil {
 		return
 	}
-	p.prefetches.remove(pre)
+	p.prefetches.Delete(pre)
 	if pre.weight > 0 {
 		p.txnWeight.Release(pre.weight)
 	}

@@ -57,7 +57,7 @@ func (c *TxnCommand) addKeys(t *mvcc.Txn) {
 	}
 }
 
-// Prefetched implements Prefetched.
+// Prefetched returns the prefetch, nil if there is none.
 func (c *TxnCommand) Prefetched() *Prefetch { return c.prefetch }
 
 // Evaluate implements Command.
@@ -86,14 +86,4 @@ func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.
 			return nil, res.err // c.result may still change
 		}
 	}
-}
-
-// PrefetchTxn returns the command of t with its ranges. The caller ends it with
-// Release, if it returns no error. Errors: mvcc.ErrTooLarge, read.ErrOvertaken, the leader's,
-// ctx's, the database's.
-func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
-	c := NewTxnCommand(t)
-	var err error
-	c.prefetch, err = p.prefetchRanges(ctx, t)
-	return c, err
 }
