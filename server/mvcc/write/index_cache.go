@@ -65,12 +65,11 @@ func (c *indexCache) entries() int {
 	return c.lru.Len()
 }
 
-// missing returns a load for each of keys that is not cached. The caller must read them and
-// end every load with fill.
-func (c *indexCache) missing(keys [][]byte) []*indexLoad {
+// missing returns those of keys that are not cached, and a load for each. The caller must read them and end every load
+// with fill.
+func (c *indexCache) missing(keys [][]byte) (loads []*indexLoad, uncached [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var loads []*indexLoad
 	seen := map[string]bool{}
 	for _, k := range keys {
 		if c.lru.Contains(string(k)) || seen[string(k)] {
@@ -84,9 +83,9 @@ func (c *indexCache) missing(keys [][]byte) []*indexLoad {
 			c.loading[s] = l
 		}
 		l.readers++
-		loads = append(loads, l)
+		loads, uncached = append(loads, l), append(uncached, k)
 	}
-	return loads
+	return loads, uncached
 }
 
 // fill ends loads. entries are the rows, in the order of loads, or nil if reading failed.

@@ -22,8 +22,8 @@ func TestAnIndexEntryReadBeforeAChangeIsNotKept(t *testing.T) {
 	}
 	fresh := indexEntry{Index: coder.Index{ModRevision: 2}, exists: true}
 	stale := indexEntry{Index: coder.Index{ModRevision: 1}, exists: true}
-	loads := c.missing([][]byte{[]byte("k"), []byte("k")})
-	again := c.missing([][]byte{[]byte("k")})
+	loads, _ := c.missing([][]byte{[]byte("k"), []byte("k")})
+	again, _ := c.missing([][]byte{[]byte("k")})
 	if len(loads) != 1 || len(again) != 1 {
 		t.Fatalf("%d and %d loads of one key", len(loads), len(again))
 	}
@@ -36,7 +36,7 @@ func TestAnIndexEntryReadBeforeAChangeIsNotKept(t *testing.T) {
 	if e, ok := c.get("k"); ok {
 		t.Fatalf("the cache holds %+v, read before the change", e)
 	}
-	loads = c.missing([][]byte{[]byte("k")})
+	loads, _ = c.missing([][]byte{[]byte("k")})
 	c.fill(loads, []indexEntry{fresh})
 	if e, ok := c.get("k"); !ok || e != fresh {
 		t.Fatalf("an undisturbed read was not kept")

@@ -18,7 +18,7 @@ func (p *Pipeline) indexOf(ctx context.Context, key []byte) (indexEntry, error) 
 		return e, nil
 	}
 	p.cfg.Metrics.indexMisses.Inc()
-	entries, err := p.readIndex(ctx, []string{string(key)})
+	entries, err := p.readIndex(ctx, [][]byte{key})
 	if err != nil {
 		return indexEntry{}, err
 	}
@@ -26,10 +26,10 @@ func (p *Pipeline) indexOf(ctx context.Context, key []byte) (indexEntry, error) 
 }
 
 // readIndex reads the index entries of keys in the table.
-func (p *Pipeline) readIndex(ctx context.Context, keys []string) ([]indexEntry, error) {
+func (p *Pipeline) readIndex(ctx context.Context, keys [][]byte) ([]indexEntry, error) {
 	internal := make([][]byte, len(keys))
 	for i, k := range keys {
-		internal[i] = coder.EncodeIndexKey([]byte(k))
+		internal[i] = coder.EncodeIndexKey(k)
 	}
 	values, err := p.cfg.Store.MultiGet(ctx, internal)
 	if err != nil {
@@ -54,12 +54,12 @@ func (p *Pipeline) readIndex(ctx context.Context, keys []string) ([]indexEntry, 
 func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]indexEntry, error) {
 	entries := make(map[string]indexEntry, len(keys))
 	for chunk := range slices.Chunk(keys, entriesAtOnce) {
-		var missing []string
+		var missing [][]byte
 		for _, k := range chunk {
 			if e, ok := p.index.peek(k); ok {
 				entries[string(k)] = e
 			} else {
-				missing = append(missing, string(k))
+				missing = append(missing, k)
 			}
 		}
 		if len(missing) == 0 {
@@ -70,7 +70,7 @@ func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]ind
 			return nil, err
 		}
 		for i, e := range loaded {
-			entries[missing[i]] = e
+			entries[string(missing[i])] = e
 		}
 	}
 	return entries, nil
@@ -79,17 +79,13 @@ func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]ind
 // readKeys fills the index cache for keys, in one multi-get. It returns no error: the evaluation reads what is
 // missing, and reports errors.
 func (p *Pipeline) readKeys(ctx context.Context, keys [][]byte) {
-	loads := p.index.missing(keys)
+	loads, missing := p.index.missing(keys)
 	if len(loads) == 0 {
 		return
 	}
-	names := make([]string, len(loads))
-	for i, l := range loads {
-		names[i] = l.key
-	}
 	bounded, cancel := context.WithTimeout(ctx, p.cfg.Limits.CommitTimeout)
 	defer cancel()
-	entries, err := p.readIndex(bounded, names)
+	entries, err := p.readIndex(bounded, missing)
 	p.index.fill(loads, entries)
 	if err != nil && ctx.Err() == nil {
 		p.cfg.Log.Debug("prefetching index rows failed", "error", err)
