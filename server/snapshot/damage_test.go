@@ -15,7 +15,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -45,25 +44,20 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	grow(t, b, 4)
 	whole, err := os.ReadFile(save(t, b, defaultRunBytes))
 	require.NoError(t, err)
-	untouched := func(store sqlstore.Store) {
-		t.Helper()
-		_, err := store.Get(t.Context(), coder.FenceKey())
-		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
-	}
 	for at := 0; at < len(whole); at += 977 {
 		store := newStore(t)
 		flipped := bytes.Clone(whole)
 		flipped[at] ^= 0x40
 		require.ErrorIs(t, tryLoad(t, writeFile(t, flipped), false, store), ErrDamaged, "byte %d", at)
-		untouched(store)
+		requireUntouched(t, store, "flipped")
 	}
 	for size := 0; size < len(whole); size += 1021 {
 		store := newStore(t)
 		path := writeFile(t, whole[:size])
 		require.Error(t, tryLoad(t, path, false, store), "%d bytes", size)
-		untouched(store)
+		requireUntouched(t, store, "cut")
 		require.ErrorIs(t, tryLoad(t, path, true, store), ErrDamaged, "%d bytes", size)
-		untouched(store)
+		requireUntouched(t, store, "cut")
 	}
 	require.ErrorIs(t, tryLoad(t, writeFile(t, append(whole, "more"...)), false, newStore(t)), ErrDamaged)
 }
@@ -135,8 +129,7 @@ func TestOtherFilesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
 			require.ErrorContains(t, tryLoad(t, edited(t, c.change), true, store), c.want)
-			_, err := store.Get(t.Context(), coder.FenceKey())
-			require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "the table was touched")
+			requireUntouched(t, store, name)
 		})
 	}
 }
@@ -183,9 +176,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 func FuzzDecodeVersion(f *testing.F) {
 	kv, err := proto.Marshal(&mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 3,
 		Version: 2, Lease: -1})
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(encodeRevision(3, 1, false), kv)
 	f.Add(encodeRevision(3, 1, true), kv)
 	f.Add(encodeRevision(1<<62, 0, false), []byte{})
@@ -197,18 +188,12 @@ func FuzzDecodeVersion(f *testing.F) {
 		}
 		// What is accepted is stored again as it was understood.
 		again, err := EncodeValue(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		stored := encodeRevision(rev, int64(r.Sub), r.Tombstone)
-		if !bytes.Equal(stored, key) {
-			t.Fatalf("%x became %x", key, stored)
-		}
+		require.Equal(t, key, stored)
 		_, same, err := decodeVersion(stored, again)
-		if err != nil || !bytes.Equal(same.Key, r.Key) || !bytes.Equal(same.Value, r.Value) || same.Version != r.Version ||
-			same.Lease != r.Lease {
-			t.Fatalf("%+v became %+v: %v", r, same, err)
-		}
+		require.NoError(t, err)
+		requireEqual(t, r, same)
 	})
 }
 

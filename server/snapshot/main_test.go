@@ -130,17 +130,16 @@ func save(t testing.TB, b *replica.Replica, runBytes int) string {
 	t.Helper()
 	m := NewMaker(t.TempDir())
 	m.runBytes = runBytes
-	f, err := m.Make(t.Context(), func() (*export.Snapshot,
-		error) {
-		return b.Exporter.OpenSnapshot(t.Context(), auth.System)
-	},
-		testAbout)
+	f, err := m.Make(t.Context(), opener(t.Context(), b), testAbout)
 	require.NoError(t, err)
 	path := received(t, f)
-	left, err := os.ReadDir(m.dir)
-	require.NoError(t, err)
-	require.Empty(t, left, "files are left")
+	requireNoFiles(t, m.dir)
 	return path
+}
+
+// opener returns what opens a snapshot of b.
+func opener(ctx context.Context, b *replica.Replica) func() (*export.Snapshot, error) {
+	return func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(ctx, auth.System) }
 }
 
 // received returns the path of a file with what was sent.

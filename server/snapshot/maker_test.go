@@ -9,12 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-func requireNoFiles(t *testing.T, dir string) {
+func requireNoFiles(t testing.TB, dir string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -52,18 +51,14 @@ func TestCancelledSnapshotLeavesNoFiles(t *testing.T) {
 	m.runBytes = 1000 // so that there are runs by then
 	ctx, cancel := context.WithCancel(t.Context())
 	store.after, store.cut = 150, cancel
-	_, err := m.Make(ctx, func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(ctx, auth.System) }, testAbout)
+	_, err := m.Make(ctx, opener(ctx, b), testAbout)
 	require.ErrorIs(t, err, context.Canceled)
 	requireNoFiles(t, m.dir)
 	store.cut = nil
 
 	// The turn was given back, twice.
 	for range 2 * atATime {
-		f, err := m.Make(t.Context(), func() (*export.Snapshot,
-			error) {
-			return b.Exporter.OpenSnapshot(t.Context(), auth.System)
-		},
-			testAbout)
+		f, err := m.Make(t.Context(), opener(t.Context(), b), testAbout)
 		require.NoError(t, err)
 		require.ErrorContains(t, f.Send(func([]byte, int64) error { return errors.New("gone") }), "gone")
 		require.NoError(t, f.Close())
@@ -74,7 +69,7 @@ func TestCancelledSnapshotLeavesNoFiles(t *testing.T) {
 func TestSnapshotsWaitForEachOther(t *testing.T) {
 	b := serve(t, newStore(t))
 	m := NewMaker(t.TempDir())
-	open := func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(t.Context(), auth.System) }
+	open := opener(t.Context(), b)
 	var files []*File
 	for range atATime {
 		f, err := m.Make(t.Context(), open, testAbout)
@@ -101,7 +96,6 @@ func TestUnusableDirectoryIsNamed(t *testing.T) {
 	b := serve(t, newStore(t))
 	file := t.TempDir() + "/file"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := NewMaker(file).Make(t.Context(),
-		func() (*export.Snapshot, error) { return b.Exporter.OpenSnapshot(t.Context(), auth.System) }, testAbout)
+	_, err := NewMaker(file).Make(t.Context(), opener(t.Context(), b), testAbout)
 	require.ErrorContains(t, err, "--snapshot-dir")
 }

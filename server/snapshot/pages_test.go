@@ -183,36 +183,6 @@ func TestFlippedBytesOfTheStructureAreFound(t *testing.T) {
 	require.Less(t, passed, 60)
 }
 
-// Whatever is damaged, there is an end, and a database that was not touched if it is an error. What
-// keys and values say nothing protects without the hash.
-func TestFlippedBytesLeaveTheStoreUntouched(t *testing.T) {
-	whole := forest(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	for range 150 {
-		file := bytes.Clone(whole)
-		switch at := r.IntN(len(file)); r.IntN(4) {
-		case 0: // a page that was never written
-			clear(file[at/pageSize*pageSize:][:pageSize])
-		case 1: // one that went elsewhere
-			copy(file[r.IntN(len(file))/pageSize*pageSize:][:pageSize], file[at/pageSize*pageSize:])
-		case 2: // a sector of something else
-			for i := range min(sector, len(file)-at) {
-				file[at+i] = byte(r.Uint32())
-			}
-		default:
-			for range 1 + r.IntN(8) {
-				file[r.IntN(len(file))] ^= byte(1 + r.IntN(255))
-			}
-		}
-		store := newStore(t)
-		if err := tryLoad(t, writeFile(t, file), true, store); err != nil {
-			requireUntouched(t, store, fmt.Sprintf("%v, seed %d", err, seed))
-		}
-	}
-}
-
 // A leaf of an older state is as whole as any.
 func TestMissingRevisionsAreFound(t *testing.T) {
 	without := func(rev int64) error {

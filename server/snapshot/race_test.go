@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,7 +48,7 @@ func (w *written) at(rev int64) []string {
 	defer w.mu.Unlock()
 	keys := map[string]string{}
 	for r := int64(2); r <= rev; r++ {
-		key, value, put := cutChange(w.changes[r])
+		key, value, put := strings.Cut(w.changes[r], "=")
 		if put {
 			keys[key] = value
 		} else {
@@ -59,15 +60,6 @@ func (w *written) at(rev int64) []string {
 		lines = append(lines, k+"="+keys[k])
 	}
 	return lines
-}
-
-func cutChange(c string) (key, value string, put bool) {
-	for i := range len(c) {
-		if c[i] == '=' {
-			return c[:i], c[i+1:], true
-		}
-	}
-	return c, "", false
 }
 
 // TestSnapshotsAreConsistentDuringWritesAndCompactions: each is the store at its revision, and at every

@@ -157,21 +157,6 @@ func recordsIn(t *testing.T, path string) (n int) {
 	return n
 }
 
-// What the loaded table tells of its past is what happened.
-func TestLoadedTableHasItsHistory(t *testing.T) {
-	a := serve(t, newStore(t))
-	grow(t, a, 1)
-	store := newStore(t)
-	load(t, save(t, a, defaultRunBytes), store, LoadOptions{})
-	b := serve(t, store)
-	events := func(b *replica.Replica) []string {
-		stream := b.Hub.NewStream()
-		defer stream.Close()
-		return watched(t, stream, a.CompactRevision(), a.Revision())
-	}
-	requireEqual(t, events(a), events(b))
-}
-
 func TestBumpRaisesTheRevisionAndCompacts(t *testing.T) {
 	a := serve(t, newStore(t))
 	grow(t, a, 2)
