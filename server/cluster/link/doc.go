@@ -17,7 +17,7 @@
 //     and broken connections are never reported as ErrRefused (TestRefusedConnectionReturnsErrRefused,
 //     TestOtherFailuresAreNotErrRefused).
 //   - Unknown processes cost bounded memory, log lines and reads of the members
-//     (TestUnknownProcessesThatWaitAreBounded, TestRejectionsInTheLogAreBounded).
+//     (TestHandshakesAreBounded, TestRejectionsInTheLogAreBounded).
 //
 // Start reading at pool.go; for authentication at security.go, accept.go and certificate.go.
 package link
