@@ -65,7 +65,6 @@ programs:
 	cd integration && $(GO) build -o ../bin/programs/etcdctl go.etcd.io/etcd/etcdctl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcdutl go.etcd.io/etcd/etcdutl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcd go.etcd.io/etcd/server/v3
-	cd integration && $(GO) build -o ../bin/programs/bench ./bench
 	$(if $(CC_FOUND),cd integration/programs/kine && CGO_ENABLED=1 $(GO) build -o ../../../bin/programs/kine github.com/k3s-io/kine)
 
 # Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.
@@ -207,18 +206,13 @@ gosec:
 # What `make bench` measures, WHAT=
 #   results     beside etcd and kine: over an hour; QUICK=1 minutes, into bin/bench-quick
 #   scoreboard  objects that come and go, beside etcd and kine: half an hour
-#   growth      how figures change with the data: hours; SIZES=10000x1,100000x10 (keys x versions)
-#   planes      a hundred control planes on one MySQL, PLANES=n idle ones: seven minutes
 #   report      nothing: the pages are written again
 .PHONY: bench
-bench: ## Measure into docs/benchmarks: WHAT=results (default), scoreboard, growth, planes or report; BENCH_ARGS go to it
+bench: ## Measure into docs/benchmarks: WHAT=results (default), scoreboard or report; BENCH_ARGS go to it
 	cd integration/bench && $(BENCH_$(or $(WHAT),results))
 BENCH_results = $(GO) run . results $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS) \
   $(if $(QUICK),,&& $(BENCH_report))
 BENCH_scoreboard = $(GO) run . scoreboard $(BENCH_ARGS)
-BENCH_growth = $(GO) run . growth $(if $(SIZES),--sizes $(SIZES)) $(BENCH_ARGS)
-BENCH_planes = $(GO) test -count=1 -timeout 60m ../planes -planes $(or $(PLANES),100) \
-  -page $(CURDIR)/docs/benchmarks/planes.md
 BENCH_report = $(GO) run . report
 
 # What a request allocates depends on the code and on Go's version, and not on the machine or its load.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
@@ -116,32 +115,6 @@ func TestMeasuresEverythingAndResumes(t *testing.T) {
 	require.Empty(t, left, "leftover data")
 }
 
-func TestGrowthIsMeasured(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
-	defer cancel()
-	p := testPlace(t)
-	g := growthFlags{place: *p, sizes: []string{"700x1", "700x3"}, valueSize: 64, kineMost: 700, etcdMost: 2100,
-		duration: 20 * time.Millisecond, repeats: 2}
-	require.NoError(t, g.run(ctx))
-	f, err := result.Read(filepath.Join(p.out, growthName+".json"))
-	require.NoError(t, err)
-	for _, point := range f.Points {
-		require.Empty(t, point.Failure, "%s %s", point.System, point.String())
-		require.Positive(t, point.Get.Done)
-		require.Positive(t, point.Page.Done)
-		require.Positive(t, point.Jump.Done)
-		require.Positive(t, point.Count.Done)
-		require.Positive(t, point.Create.Done)
-		require.Positive(t, point.LoadSeconds)
-		require.Len(t, point.Starts, 2)
-		require.Len(t, point.Failovers, 2)
-		if point.Versions == 1 && point.System[:4] != "kine" {
-			require.Equal(t, 700, point.Compaction.Garbage)
-		}
-	}
-	require.FileExists(t, filepath.Join(p.out, growthName+".md"))
-}
-
 func TestFailedStartKeepsFiguresOfOtherSystems(t *testing.T) {
 	p := testPlace(t)
 	p.systems, p.programs = []string{"etcd", "sqlbrain-sqlite"}, t.TempDir()
@@ -188,16 +161,6 @@ func TestScoreboard(t *testing.T) {
 	require.Regexp(t, `(?m)^\| churn-8 \|( 100\.00 % \|)+`, string(page))
 }
 
-func TestSizes(t *testing.T) {
-	d, err := parseSize("10000x10")
-	require.NoError(t, err)
-	require.Equal(t, growth.Dataset{Keys: 10_000, Versions: 10}, d)
-	for _, bad := range []string{"", "5", "x1", "0x1", "1x0", "1x1x1", "manyx1"} {
-		_, err := parseSize(bad)
-		require.Error(t, err, bad)
-	}
-}
-
 func TestDocumentsQuoteTheResults(t *testing.T) {
 	for path, systems := range quoting {
 		want, err := quote(path, systems)
@@ -205,23 +168,5 @@ func TestDocumentsQuoteTheResults(t *testing.T) {
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "%s: write the figures with make bench WHAT=report", path)
-	}
-}
-
-func TestWorkloadsRefuseInvalidOptions(t *testing.T) {
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"unknown command", []string{"nonsense"}},
-		{"want table or json", []string{"get", "--output", "xml"}},
-		{"want get, list, create, update or delete", []string{"mixed", "--mix", "gets=1"}},
-		{"at least 16 bytes", []string{"get", "--value-size", "3"}},
-		{"no such file", []string{"get", "--cacert", filepath.Join(t.TempDir(), "ca.crt")}},
-		{"127.0.0.1:1", []string{"get", "--endpoints", "127.0.0.1:1", "--timeout", "100ms", "--retry-for", "1ms"}},
-	} {
-		cmd := newCommand()
-		cmd.SetArgs(c.args)
-		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), c.want)
 	}
 }

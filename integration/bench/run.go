@@ -191,8 +191,8 @@ func newReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "report", Short: "Write the pages and quoted figures of docs again from what was measured", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.Join(again(results.name, results.page), again(growthName, report.GrowthPage),
-				again(scoreboard.name, scoreboard.page), quoteAll())
+			return errors.Join(again(results.name, results.page), again(scoreboard.name, scoreboard.page),
+				quoteAll())
 		},
 	}
 }

@@ -24,7 +24,6 @@ const (
 	pkgEtcdctl  = "go.etcd.io/etcd/etcdctl/v3"
 	pkgEtcdutl  = "go.etcd.io/etcd/etcdutl/v3"
 	pkgKine     = "github.com/k3s-io/kine"
-	pkgBench    = thisModule + "/bench"
 )
 
 const thisModule = modSqlbrain + "/integration"
@@ -48,13 +47,12 @@ type result struct {
 	err  error
 }
 
-// Sqlbrain, Etcd, Etcdctl, Etcdutl and Bench return the path of the program, which the first
+// Sqlbrain, Etcd, Etcdctl and Etcdutl return the path of the program, which the first
 // call in a test run builds.
 func Sqlbrain(t testing.TB) string { t.Helper(); return program(t, "sqlbrain", pkgSqlbrain) }
 func Etcd(t testing.TB) string     { t.Helper(); return program(t, "etcd", pkgEtcd) }
 func Etcdctl(t testing.TB) string  { t.Helper(); return program(t, "etcdctl", pkgEtcdctl) }
 func Etcdutl(t testing.TB) string  { t.Helper(); return program(t, "etcdutl", pkgEtcdutl) }
-func Bench(t testing.TB) string    { t.Helper(); return program(t, "bench", pkgBench) }
 
 // Kine returns the path of kine as it is released, with its SQLite. It skips the test if there is no C compiler.
 func Kine(t testing.TB) string {

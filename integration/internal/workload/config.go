@@ -1,10 +1,8 @@
 package workload
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -13,9 +11,8 @@ import (
 
 // Config describes a run. Start with DefaultConfig.
 type Config struct {
-	Endpoints []string    // at least one
-	TLS       *tls.Config // nil: plain text
-	Workload  string      // one of Workloads
+	Endpoints []string // at least one
+	Workload  string   // one of Workloads
 
 	Clients   int           // concurrent requests
 	Conns     int           // connections they share, at most one for each client
@@ -25,9 +22,8 @@ type Config struct {
 	Duration  time.Duration // how long operations are started; 0: until Total
 	Rate      float64       // operations started per second; 0: as fast as answers come
 	Seed      uint64        // of keys, values and choices; the same seed asks for the same
-	Prefix    string        // of all keys, without a trailing slash; "": a unique one
-	Keep      bool          // leave the keys in the store
-	// After is a run with Keep on the same store. This one continues with its objects, in place of
+	Prefix    string        // of all keys, without a trailing slash
+	// After is a run on the same store. This one continues with its objects, in place of
 	// creating Keys of them, and has its Seed, Prefix and ValueSize.
 	After *Report
 
@@ -37,16 +33,9 @@ type Config struct {
 	Mix       map[string]int // ratio of the operations of mixed, by name
 	LeaseTTL  int64          // seconds, of the leases of grant and keepalive
 
-	Batch    int // objects of a transaction of load
-	Versions int // of each object that load writes
-	// Exclusive says that no other client writes to the store, so that revisions
-	// must have no gaps.
-	Exclusive bool
 	// NoVersions says that the server does not count the versions of keys, as kine
 	// does not: they are not compared.
 	NoVersions bool
-	// NoFinalList leaves out the list of all objects in the end, which takes long if they are many.
-	NoFinalList bool
 	// Processes are the ids of the server's processes, if they are on this machine
 	// and it has /proc: the report of each phase contains their usage.
 	Processes []int
@@ -55,8 +44,6 @@ type Config struct {
 	// RetryFor is how long a request that fails for a passing reason is
 	// repeated, and how long a watch may deliver nothing.
 	RetryFor time.Duration
-
-	Progress io.Writer // gets a line each second; nil: none
 }
 
 // DefaultConfig returns the default configuration, which names no workload.
@@ -65,9 +52,8 @@ func DefaultConfig() Config {
 		Endpoints: []string{"127.0.0.1:2379"},
 		Clients:   16, Conns: 4, Keys: 10_000, Seed: 1, PageSize: 500, Watchers: 10,
 		// heartbeats and status updates dominate a busy cluster
-		Mix:      map[string]int{"get": 35, "list": 5, "create": 10, "update": 45, "delete": 5},
-		LeaseTTL: 3600, // as in kube-apiserver
-		Batch:    128, Versions: 1,
+		Mix:            map[string]int{"get": 35, "list": 5, "create": 10, "update": 45, "delete": 5},
+		LeaseTTL:       3600, // as in kube-apiserver
 		RequestTimeout: 10 * time.Second, RetryFor: time.Minute,
 	}
 }
@@ -109,9 +95,9 @@ func (c *Config) check() error {
 		{c.ValueSize != 0 && c.ValueSize < minValue, fmt.Sprintf("a value has at least %d bytes", minValue)},
 		{c.Keys < 0 || c.Total < 0 || c.Duration < 0 || c.Rate < 0 || c.Watchers < 0,
 			"a number is negative"},
-		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 || c.Batch < 1 ||
-			c.Versions < 1 || c.RequestTimeout < 1 || c.RetryFor < 1, "a number is not positive"},
-		{strings.HasSuffix(c.Prefix, "/"), "the prefix ends in a slash"},
+		{c.Clients < 1 || c.Conns < 1 || c.PageSize < 1 || c.LeaseTTL < 1 ||
+			c.RequestTimeout < 1 || c.RetryFor < 1, "a number is not positive"},
+		{c.Prefix == "" || strings.HasSuffix(c.Prefix, "/"), "the prefix is empty or ends in a slash"},
 		{sum(c.Mix) == 0, "the mix is empty"},
 	} {
 		if check.bad {

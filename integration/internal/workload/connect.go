@@ -2,8 +2,6 @@ package workload
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -19,7 +17,6 @@ func connect(ctx context.Context, cfg *Config, n int) ([]*clientv3.Client, error
 		c, err := clientv3.New(clientv3.Config{
 			Context:              context.WithoutCancel(ctx), // calls bring their own; closing comes last
 			Endpoints:            cfg.Endpoints,
-			TLS:                  cfg.TLS,
 			DialTimeout:          cfg.RequestTimeout,
 			DialKeepAliveTime:    30 * time.Second, // kube-apiserver's
 			DialKeepAliveTimeout: 10 * time.Second,
@@ -40,13 +37,6 @@ func closeAll(clients []*clientv3.Client) (err error) {
 	return err
 }
 
-// uniquePrefix returns a prefix that no cluster uses.
-func uniquePrefix() string {
-	b := make([]byte, 6)
-	_, _ = rand.Read(b) // documented never to fail
-	return "/registry-bench-" + hex.EncodeToString(b)
-}
-
 // prepare reads the store's revision, and makes sure that nothing is kept below the prefix yet, unless
 // an earlier run's objects are.
 func (r *runner) prepare(ctx context.Context) error {
@@ -59,7 +49,6 @@ func (r *runner) prepare(ctx context.Context) error {
 	if resp.Count > 0 && r.cfg.After == nil {
 		return fmt.Errorf("%w: %d below %s/", ErrPrefixInUse, resp.Count, r.cfg.Prefix)
 	}
-	r.model.start = resp.Header.Revision
-	r.model.see(r.model.start)
+	r.model.see(resp.Header.Revision)
 	return nil
 }

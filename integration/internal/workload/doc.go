@@ -17,7 +17,7 @@
 //   - No error is swallowed: each is counted by its gRPC code and shown, and a
 //     run that verified wrongly, or in which nothing succeeded, returns an error.
 //   - Nothing outside Config.Prefix is written, and a prefix that holds keys
-//     already is refused, so that cleaning up cannot delete what others wrote.
+//     already is refused.
 //
 // Start reading at run.go. The model is in model.go, the requests in write.go,
 // read.go and watch.go, the workloads in workloads.go, latency.go and lease.go.

@@ -45,16 +45,6 @@ func (r *runner) end(p *phase) {
 	p.after = r.cfg.usages()
 }
 
-// current returns the newest phase, nil before the first.
-func (r *runner) current() *phase {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.phases) == 0 {
-		return nil
-	}
-	return r.phases[len(r.phases)-1]
-}
-
 // measured runs step as the configuration says: for so long or so many times, at least once,
 // at most limit times (0: no limit), at the rate.
 func (r *runner) measured(ctx context.Context, name string, limit int64,

@@ -10,7 +10,6 @@ import (
 type histogram struct {
 	buckets []uint64
 	count   uint64
-	sum     time.Duration
 	max     time.Duration
 }
 
@@ -34,7 +33,6 @@ func (h *histogram) record(d time.Duration) {
 	d = max(d, 0)
 	h.buckets[bucketOf(d)]++
 	h.count++
-	h.sum += d
 	h.max = max(h.max, d)
 }
 
@@ -49,11 +47,4 @@ func (h *histogram) quantile(q float64) time.Duration {
 		}
 	}
 	return h.max
-}
-
-func (h *histogram) mean() time.Duration {
-	if h.count == 0 {
-		return 0
-	}
-	return h.sum / time.Duration(h.count)
 }

@@ -39,7 +39,7 @@ func (r *runner) watched(ctx context.Context, name string, write step) (err erro
 		defer e.object.mu.Unlock()
 		if ok && n < len(e.object.sendings) {
 			sent := time.Unix(0, e.object.sendings[n])
-			p.record("event", sample{latency: at.Sub(sent), keys: 1, received: len(e.object.key) + e.now.size})
+			p.record("event", sample{latency: at.Sub(sent), keys: 1})
 		}
 	}
 	for i := range r.cfg.Watchers {

@@ -8,8 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// grant asks for a lease and has it revoked at the end of the run. A grant
-// whose answer was lost leaves a lease without keys, which expires.
+// grant asks for a lease. A grant whose answer was lost leaves a lease without keys, which expires.
 func (w *worker) grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
 	var resp *clientv3.LeaseGrantResponse
 	err := w.request(ctx, "grant", func(ctx context.Context, _ *sample) (err error) {

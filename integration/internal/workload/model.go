@@ -114,7 +114,6 @@ type model struct {
 	gen *generator
 	// noVersions: the server does not count versions, so all are 0 here.
 	noVersions bool
-	start      int64        // revision before the first write of the run
 	revision   atomic.Int64 // newest revision that any answer named
 
 	mu      sync.RWMutex

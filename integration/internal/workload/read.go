@@ -16,9 +16,8 @@ func (w *worker) read(ctx context.Context, op, key string, opts ...clientv3.OpOp
 	var before int64
 	err := w.request(ctx, op, func(ctx context.Context, s *sample) (err error) {
 		before = w.r.model.revision.Load()
-		s.sent = len(key)
 		if resp, err = w.client.Get(ctx, key, opts...); err == nil {
-			s.receive(resp.Kvs)
+			s.keys = len(resp.Kvs)
 		}
 		return err
 	})

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -38,18 +37,9 @@ type opStats struct {
 
 // sample is one answered request, or one event.
 type sample struct {
-	latency        time.Duration
-	keys           int
-	sent, received int // bytes of keys and values
-	err            error
-}
-
-// receive adds the keys of an answer.
-func (s *sample) receive(kvs []*mvccpb.KeyValue) {
-	s.keys += len(kvs)
-	for _, kv := range kvs {
-		s.received += len(kv.Key) + len(kv.Value)
-	}
+	latency time.Duration
+	keys    int
+	err     error
 }
 
 func (p *phase) record(name string, s sample) {
@@ -61,7 +51,6 @@ func (p *phase) record(name string, s sample) {
 		p.ops = append(p.ops, &opStats{counted: OpReport{Name: name}})
 	}
 	o := p.ops[i]
-	o.counted.SentBytes += int64(s.sent)
 	if s.err != nil {
 		p.errs.Add(1)
 		if o.counted.Errors == nil {
@@ -73,7 +62,6 @@ func (p *phase) record(name string, s sample) {
 	}
 	o.counted.Succeeded++
 	o.counted.Keys += int64(s.keys)
-	o.counted.ReceivedBytes += int64(s.received)
 	o.latency.record(s.latency)
 }
 

@@ -13,14 +13,11 @@ import (
 )
 
 func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
-	cfg := small("load", startEtcd(t))
-	cfg.Keep, cfg.Versions, cfg.Batch = true, 2, 32
+	cfg := small("create", startEtcd(t))
 	rep, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
-	require.EqualValues(t, cfg.Keys, rep.Phases[0].Ops[0].Keys)
-	cfg.Versions, cfg.Batch = 1, 1
 	for _, workload := range []string{
-		"load", "get", "page", "count", "list", "list-all", "mixed", "watch-latency", "keepalive", "create", "update", "delete",
+		"get", "count", "list", "list-all", "mixed", "watch-latency", "keepalive", "create", "update", "delete",
 	} {
 		cfg.Workload, cfg.After = workload, rep
 		if workload == "delete" {
@@ -29,7 +26,7 @@ func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
 		rep, err = Run(t.Context(), cfg)
 		require.NoError(t, err, workload)
 		loads := slices.ContainsFunc(rep.Phases, func(p PhaseReport) bool { return p.Name == "load" })
-		require.Equal(t, workload == "load" || workload == "keepalive", loads, workload)
+		require.Equal(t, workload == "keepalive", loads, workload)
 		require.NotZero(t, rep.Verification.Answers, workload)
 		require.Zero(t, rep.Verification.Lost)
 	}
@@ -42,14 +39,13 @@ func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
 func TestWritesBetweenRunsAreFound(t *testing.T) {
 	endpoint := startEtcd(t)
 	cfg := small("create", endpoint)
-	cfg.Keep = true
 	rep, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
-	objects := rep.model.sorted(rep.Prefix)
+	objects := rep.model.sorted(cfg.Prefix)
 	_, err = connection(t, endpoint).Delete(t.Context(), objects[len(objects)-1].key)
 	require.NoError(t, err)
-	for _, workload := range []string{"count", "list", "page"} {
-		cfg.Workload, cfg.After, cfg.NoFinalList, cfg.PageSize = workload, rep, true, 400
+	for _, workload := range []string{"count", "list"} {
+		cfg.Workload, cfg.After, cfg.PageSize = workload, rep, 400
 		_, err = Run(t.Context(), cfg)
 		require.ErrorIs(t, err, ErrVerification, workload)
 	}
@@ -101,7 +97,7 @@ func TestEachPhaseReportsUsage(t *testing.T) {
 		t.Skip("there is no /proc")
 	}
 	r := testRunner()
-	r.cfg.Workload, r.cfg.Processes = "get", []int{os.Getpid()}
+	r.cfg.Workload, r.cfg.Prefix, r.cfg.Processes = "get", "/r", []int{os.Getpid()}
 	require.NoError(t, r.cfg.check())
 	p := r.begin("x", 0)
 	for began := time.Now(); ; { // CPU time is told in steps of 10 ms

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Workloads lists the workloads in the order to show them.
@@ -21,7 +19,6 @@ var Workloads = []Workload{
 	{"get", "read single objects", onObjects("get", (*worker).getRandom)},
 	{"count", "count all objects", (*runner).runCount},
 	{"list", "read all objects page by page at one revision", readingAll("list", (*worker).list)},
-	{"page", "read pages that start at random objects", (*runner).runPage},
 	{"list-all", "read all objects in one answer", readingAll("list all", (*worker).listAll)},
 	{"delete", "delete objects if their revision is still the known one", (*runner).runDelete},
 	{"mixed", "gets, lists, creates, updates and deletes in a ratio", onObjects("mixed", (*worker).mixed)},
@@ -31,7 +28,6 @@ var Workloads = []Workload{
 		watching("churn", (*worker).churnRandom)},
 	{"grant", "grant leases", measuring("grant", (*worker).grantNext)},
 	{"keepalive", "renew leases, of which each client has one", (*runner).runKeepalive},
-	{"load", "create objects, or replace those of an earlier run, many in a transaction", (*runner).runLoad},
 }
 
 // Workload is one kind of load.
@@ -223,54 +219,4 @@ func (r *runner) runDelete(ctx context.Context) error {
 		return w.change(ctx, r.model.object(int(i)), (*worker).remove)
 	})
 	return nil
-}
-
-// runPage reads pages that start at random objects.
-func (r *runner) runPage(ctx context.Context) error {
-	if err := r.load(ctx, r.cfg.Keys); err != nil {
-		return err
-	}
-	prefix := r.model.gen.prefix + "/"
-	end := clientv3.GetPrefixRangeEnd(prefix)
-	objects := r.model.sorted(prefix)
-	_, known := live(objects, math.MaxInt64)
-	objects = slices.DeleteFunc(objects, func(o *object) bool { _, live := o.latest(); return !live })
-	r.measured(ctx, "page", 0, func(ctx context.Context, w *worker, _ int64) error {
-		rest := objects[w.rand.IntN(len(objects)):]
-		page := rest[:min(len(rest), r.cfg.PageSize)]
-		resp, err := w.read(ctx, "page", rest[0].key, clientv3.WithRange(end), clientv3.WithLimit(int64(r.cfg.PageSize)))
-		if err != nil || !known {
-			return err
-		}
-		if resp.More != (len(page) < len(rest)) || resp.Count != int64(len(rest)) {
-			r.verify.fail("page from %q: count %d, more %t; want %d", rest[0].key, resp.Count, resp.More, len(rest))
-		}
-		l := &listing{prefix: prefix, rev: resp.Header.Revision, count: int64(len(resp.Kvs))}
-		if err := w.appendItems(l, resp.Kvs); err != nil {
-			return err
-		}
-		r.verify.listing(l, page)
-		return nil
-	})
-	return nil
-}
-
-// runLoad writes versions of objects, many in a transaction.
-func (r *runner) runLoad(ctx context.Context) error {
-	if r.cfg.After == nil {
-		for range r.cfg.Keys {
-			r.model.add(-1)
-		}
-	}
-	keys, batch := min(r.cfg.Keys, r.model.len()), r.cfg.Batch
-	for range r.cfg.Versions {
-		r.loaded(ctx, "load", (keys+batch-1)/batch, func(ctx context.Context, w *worker, i int64) error {
-			var objects []*object
-			for n := int(i) * batch; n < min(int(i+1)*batch, keys); n++ {
-				objects = append(objects, r.model.object(n))
-			}
-			return w.putAll(ctx, objects)
-		})
-	}
-	return ctx.Err()
 }

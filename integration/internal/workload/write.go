@@ -24,16 +24,6 @@ func (r *runner) repeat(ctx context.Context, attempt func(uncertain bool) error)
 	}
 }
 
-// unmeasured sends a request that does not belong to the load, until it succeeds.
-func (r *runner) unmeasured(ctx context.Context, f func(ctx context.Context) error) error {
-	_, err := r.repeat(ctx, func(bool) error {
-		ctx, cancel := context.WithTimeout(ctx, r.cfg.RequestTimeout)
-		defer cancel()
-		return f(ctx)
-	})
-	return err
-}
-
 // request sends a request until it succeeds, and records each attempt.
 func (w *worker) request(ctx context.Context, op string, f func(ctx context.Context, s *sample) error) error {
 	_, err := w.r.repeat(ctx, func(bool) error { return w.measure(ctx, op, f) })
@@ -71,18 +61,12 @@ func (w *worker) txn(ctx context.Context, op, key string, expected int64, then c
 	var resp *clientv3.TxnResponse
 	before := w.r.model.revision.Load()
 	err := w.measure(ctx, op, func(ctx context.Context, s *sample) (err error) {
-		s.sent = len(key) + len(then.ValueBytes())
 		t := w.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", expected)).Then(then)
 		if elseGet {
 			t = t.Else(clientv3.OpGet(key))
 		}
 		resp, err = t.Commit()
-		if err == nil {
-			s.keys, s.received = 1, 0
-			if kv := elseKV(resp); kv != nil {
-				s.received = len(kv.Key) + len(kv.Value)
-			}
-		}
+		s.keys = 1
 		return err
 	})
 	if err != nil {
@@ -148,56 +132,6 @@ func (w *worker) put(ctx context.Context, o *object) error {
 	w.r.model.commit(o, version{state: next})
 	w.r.verify.answers.Add(1)
 	return nil
-}
-
-// putAll creates or replaces objects, which no other worker writes, in one transaction. If its outcome is
-// not known, their states are not.
-func (w *worker) putAll(ctx context.Context, objects []*object) error {
-	if len(objects) == 1 {
-		objects[0].claim()
-		defer objects[0].release()
-		return w.put(ctx, objects[0])
-	}
-	var as []clientv3.Cmp
-	var puts []clientv3.Op
-	next := make([]state, len(objects))
-	bytes := 0
-	for i, o := range objects {
-		o.claim()
-		defer o.release()
-		next[i], _ = o.latest()
-		as = append(as, clientv3.Compare(clientv3.ModRevision(o.key), "=", next[i].mod))
-		value := w.nextValue(o, &next[i])
-		puts = append(puts, clientv3.OpPut(o.key, string(value)))
-		bytes += len(o.key) + len(value)
-	}
-	var resp *clientv3.TxnResponse
-	before := w.r.model.revision.Load()
-	err := w.measure(ctx, "load", func(ctx context.Context, s *sample) (err error) {
-		s.sent, s.keys = bytes, len(objects)
-		resp, err = w.client.Txn(ctx).If(as...).Then(puts...).Commit()
-		return err
-	})
-	if err == nil {
-		w.r.verify.revision("load "+objects[0].key, resp.Header.Revision, before+1)
-	}
-	if err == nil && !resp.Succeeded {
-		err = fmt.Errorf("load from %s: unexpected conflict", objects[0].key)
-		w.r.verify.fail("%v", err)
-	}
-	for i, o := range objects {
-		if err != nil {
-			o.lose()
-			continue
-		}
-		next[i].mod = resp.Header.Revision
-		if next[i].create == 0 {
-			next[i].create = next[i].mod
-		}
-		w.r.model.commit(o, version{state: next[i]})
-	}
-	w.r.verify.answers.Add(1)
-	return err
 }
 
 // nextValue returns a value that o never had, notes when it is sent, and makes next the state that has it.
@@ -294,7 +228,7 @@ func (w *worker) overwrite(ctx context.Context, o *object) error {
 	var resp *clientv3.PutResponse
 	before := w.r.model.revision.Load()
 	err := w.measure(ctx, "put", func(ctx context.Context, s *sample) (err error) {
-		s.sent, s.keys = len(o.key)+len(value), 1
+		s.keys = 1
 		resp, err = w.client.Put(ctx, o.key, string(value))
 		return err
 	})

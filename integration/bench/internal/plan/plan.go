@@ -72,7 +72,7 @@ type Step struct {
 // config is that of every workload that is measured. Clients share a connection by eight.
 func (o Options) config(name string, clients, size int, prefix string) workload.Config {
 	c := workload.DefaultConfig()
-	c.Workload, c.Clients, c.Conns, c.ValueSize, c.Prefix, c.Keep = name, clients, max(1, clients/8), size, prefix, true
+	c.Workload, c.Clients, c.Conns, c.ValueSize, c.Prefix = name, clients, max(1, clients/8), size, prefix
 	c.Seed, c.Keys, c.Duration, c.Mix = o.Seed, o.Keys, o.Duration, mix
 	return c
 }

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/growth"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 )
@@ -26,7 +24,6 @@ type File struct {
 	Rounds   int               `json:"rounds,omitempty"`
 	Systems  []string          `json:"systems,omitempty"`
 	Figures  []Figure          `json:"figures,omitempty"`
-	Points   []growth.Point    `json:"points,omitempty"` // of growth, which has no figures
 }
 
 // Status says what a figure is worth.
@@ -147,18 +144,4 @@ func (f *File) Add(g Figure) {
 		return old.System == g.System && old.Round == g.Round && old.ID == g.ID
 	})
 	f.Figures = append(f.Figures, g)
-}
-
-// HasPoint reports whether a size of a system was measured to the end.
-func (f *File) HasPoint(system string, d growth.Dataset) bool {
-	return slices.ContainsFunc(f.Points, func(p growth.Point) bool { return p.Is(system, d) && p.Failure == "" })
-}
-
-// AddPoint adds a point, in place of an older one of the same size and system.
-func (f *File) AddPoint(p growth.Point) {
-	f.Points = slices.DeleteFunc(f.Points, func(old growth.Point) bool { return old.Is(p.System, p.Dataset) })
-	f.Points = append(f.Points, p)
-	slices.SortStableFunc(f.Points, func(a, b growth.Point) int {
-		return cmp.Or(cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.Versions, b.Versions))
-	})
 }

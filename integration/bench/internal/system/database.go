@@ -54,13 +54,13 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 		return nil, err
 	}
 	d.address = fmt.Sprintf("127.0.0.1:%d", d.port.number)
-	pool, redo := cmp.Or(e.BufferPool, bufferPool), strconv.FormatInt(cmp.Or(e.RedoLog, redoLog), 10)
+	redo := strconv.FormatInt(cmp.Or(e.RedoLog, redoLog), 10)
 	args := []string{
 		"--no-defaults", "--datadir=" + filepath.Join(own, "data"), "--tmpdir=" + own,
 		"--socket=s", "--pid-file=pid", // in the data directory: a longer path may be too long for a socket
 		"--port=" + strconv.Itoa(d.port.number), "--bind-address=127.0.0.1", "--skip-name-resolve",
 		"--max-connections=" + strconv.Itoa(maxConnections),
-		"--innodb-buffer-pool-size=" + strconv.FormatInt(pool, 10),
+		"--innodb-buffer-pool-size=" + strconv.Itoa(bufferPool),
 		"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--log-bin=" + filepath.Join(own, "binlog"), "--server-id=1",
 	}
 	if engine == MySQL {

@@ -99,21 +99,17 @@ func Parse(names []string) ([]System, error) {
 type Environment struct {
 	Programs Programs
 	Dir      string // of all data; what is compared must share a disk
-	// BufferPool and RedoLog are the sizes of InnoDB's cache and log in bytes; 1 GiB
-	// if they are 0.
-	BufferPool, RedoLog int64
-	// Quota is etcd's --quota-backend-bytes, 8 GiB if it is 0: its default of 2 GiB
-	// ends before the data does.
-	Quota int64
+	RedoLog  int64  // the size of InnoDB's log in bytes; 1 GiB if it is 0
 }
 
 // Running is a system with its data. It is not safe for concurrent use.
 type Running struct {
-	System System
-	env    *Environment
-	dir    string
-	nodes  []*node
-	db     *database // nil: the engine is not a server
+	System       System
+	env          *Environment
+	dir          string
+	client, peer port
+	process      *process.Process
+	db           *database // nil: the engine is not a server
 }
 
 // port is a TCP port of the loopback interface that is reserved until Close.
@@ -125,16 +121,6 @@ type port struct {
 func reservePort() (p port, err error) {
 	p.number, p.Closer, err = enginetest.ReservePort()
 	return p, err
-}
-
-// node is one process of the product.
-type node struct {
-	name      string
-	client    port
-	peer      port
-	process   *process.Process
-	log       string
-	directory string
 }
 
 // Start starts a system on fresh data, and returns when it answers. The caller must
@@ -153,63 +139,37 @@ func (e *Environment) Start(ctx context.Context, s System) (*Running, error) {
 			return r, err
 		}
 	}
-	return r, r.AddNode(ctx)
+	return r, r.start(ctx)
 }
 
-// AddNode starts another server of the product on the same data, and returns when
-// it answers.
-func (r *Running) AddNode(ctx context.Context) error {
-	n := &node{name: fmt.Sprintf("n%d", len(r.nodes)+1)}
-	n.log = filepath.Join(r.dir, n.name+".log")
-	n.directory = filepath.Join(r.dir, n.name)
-	var err error
-	if n.client, err = reservePort(); err != nil {
+// start starts the product, and returns when it answers.
+func (r *Running) start(ctx context.Context) (err error) {
+	if r.client, err = reservePort(); err != nil {
 		return err
 	}
-	if n.peer, err = reservePort(); err != nil {
-		return errors.Join(err, n.client.Close())
+	if r.peer, err = reservePort(); err != nil {
+		return err
 	}
-	r.nodes = append(r.nodes, n)
-	return r.StartNode(ctx, len(r.nodes)-1)
-}
-
-// StartNode starts a node that was stopped or killed on the data it had, and
-// returns when it answers.
-func (r *Running) StartNode(ctx context.Context, i int) error {
-	n := r.nodes[i]
-	name, args, err := r.command(n)
+	name, args, err := r.command()
 	if err != nil {
 		return err
 	}
-	if n.process, err = process.Start(process.Options{Dir: r.dir, Log: n.log}, name, args...); err != nil {
+	log := process.Options{Dir: r.dir, Log: filepath.Join(r.dir, "log")}
+	if r.process, err = process.Start(log, name, args...); err != nil {
 		return err
 	}
-	c, err := Connect(n.endpoint())
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
 	if err != nil {
 		return err
 	}
-	err = n.process.Await(ctx, readyWait, readyPoll, func(ctx context.Context) error {
+	err = r.process.Await(ctx, readyWait, readyPoll, func(ctx context.Context) error {
 		_, err := c.Get(ctx, "/registry/ready", clientv3.WithLimit(1))
 		return err
 	})
 	return errors.Join(err, c.Close())
 }
 
-// Connect returns a client that finds a server that was started again at once.
-func Connect(endpoints ...string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{
-		Endpoints: endpoints, Logger: zap.NewNop(), DialTimeout: 5 * time.Second,
-		DialOptions: quickReconnect(), BackoffWaitBetween: 5 * time.Millisecond,
-	})
-}
-
-func (n *node) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.client.number) }
-
-// Endpoint is the client URL of a node, counted from 0.
-func (r *Running) Endpoint(i int) string { return r.nodes[i].endpoint() }
-
-// Server is the process id of a node.
-func (r *Running) Server(i int) int { return r.nodes[i].process.ID() }
+func (r *Running) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", r.client.number) }
 
 // Database is the process id of the database; 0 if that is in the server, or was not started here.
 func (r *Running) Database() int {
@@ -219,32 +179,18 @@ func (r *Running) Database() int {
 	return r.db.process.ID()
 }
 
-// Processes are the ids of all processes: the servers', and the database's.
+// Processes are the ids of all processes: the server's, and the database's.
 func (r *Running) Processes() []int {
-	var ids []int
-	for _, n := range r.nodes {
-		if n.process != nil && n.process.Running() {
-			ids = append(ids, n.process.ID())
-		}
-	}
+	ids := []int{r.process.ID()}
 	if id := r.Database(); id != 0 {
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// StopNode ends a node in order.
-func (r *Running) StopNode(i int) error { return r.nodes[i].process.Stop() }
-
-// KillNode ends a node at once.
-func (r *Running) KillNode(i int) error { return r.nodes[i].process.Kill() }
-
 // Ended returns an error if a process ended unexpectedly, nil while all run.
 func (r *Running) Ended() error {
-	var processes []*process.Process
-	for _, n := range r.nodes {
-		processes = append(processes, n.process)
-	}
+	processes := []*process.Process{r.process}
 	if r.Database() != 0 {
 		processes = append(processes, r.db.process)
 	}
@@ -256,36 +202,16 @@ func (r *Running) Ended() error {
 	return nil
 }
 
-// Bytes is what the data takes on disk.
-func (r *Running) Bytes() (int64, error) {
-	var total int64
-	err := filepath.WalkDir(r.dir, func(_ string, d os.DirEntry, err error) error {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil // gone since it was listed
-		}
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err == nil {
-			total += diskUse(info)
-		}
-		return err
-	})
-	return total, err
-}
-
 // Close ends all processes and removes the data.
 func (r *Running) Close() error {
 	var errs []error
-	for _, n := range r.nodes {
-		if n.process != nil {
-			errs = append(errs, n.process.Kill())
+	if r.process != nil {
+		errs = append(errs, r.process.Kill())
+	}
+	for _, p := range []port{r.client, r.peer} {
+		if p.Closer != nil {
+			errs = append(errs, p.Close())
 		}
-		errs = append(errs, n.client.Close(), n.peer.Close())
 	}
 	if r.db != nil {
 		errs = append(errs, r.db.close())

@@ -6,9 +6,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
-// Configure makes cfg a run on the first node, which is measured.
+// Configure makes cfg a run on the system.
 func (r *Running) Configure(cfg *workload.Config) {
-	cfg.Endpoints, cfg.Processes = []string{r.Endpoint(0)}, r.Processes()
+	cfg.Endpoints, cfg.Processes = []string{r.endpoint()}, r.Processes()
 	cfg.NoVersions = r.System.Product == Kine
 	cfg.RequestTimeout, cfg.RetryFor = 20*time.Second, 30*time.Second
 }
