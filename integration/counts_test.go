@@ -44,14 +44,14 @@ func TestFirstCountAfterStart(t *testing.T) {
 			require.NoError(t, err)
 			return got.Count
 		}
-		fill(t, node.Client(), "/counted/", keys, clientv3.NoLease)
+		harness.Fill(t, node.Client(), "/counted/", keys, "value")
 		require.EqualValues(t, keys, count())
 		node.Stop()
 		node.Start()
 		require.EqualValues(t, keys, count())
 		require.Zero(t, tableReads(t, node))
 
-		fill(t, node.Client(), "/counted/0000500x", 1000, clientv3.NoLease)
+		harness.Fill(t, node.Client(), "/counted/0000500x", 1000, "value")
 		deleted, err := node.Client().Delete(t.Context(), "/counted/0010000", clientv3.WithRange("/counted/0010100"))
 		require.NoError(t, err)
 		require.EqualValues(t, 100, deleted.Deleted)

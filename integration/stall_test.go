@@ -26,16 +26,8 @@ const (
 
 // stallKeys is how many keys a lease holds, and stallRange how many a range delete
 // deletes.
-func stallKeys() int  { return number(20_000, 300_000) }
-func stallRange() int { return number(10_000, 100_000) }
-
-// number is that of a test's usual or long form.
-func number(usual, long int) int {
-	if harness.Long() {
-		return long
-	}
-	return usual
-}
+func stallKeys() int  { return harness.UsualOrLong(20_000, 300_000) }
+func stallRange() int { return harness.UsualOrLong(10_000, 100_000) }
 
 // forEachStallNode runs a test on a node with default settings: in the usual form on one, because only the long form
 // judges times. The long form runs it on every engine, and on etcd, whose figures the log has for comparison.
@@ -50,37 +42,6 @@ func forEachStallNode(t *testing.T, test func(t *testing.T, node *harness.Node, 
 		harness.OnAnyEngine(t, func(t *testing.T, e harness.Engine) {
 			test(t, harness.StartNode(t, e), false)
 		})
-	}
-}
-
-// fill puts keys under a prefix, with a lease or without.
-func fill(t *testing.T, c *clientv3.Client, prefix string, keys int, lease clientv3.LeaseID) {
-	t.Helper()
-	const writers, perTxn = 8, 100
-	var next atomic.Int64
-	errs := make(chan error, writers)
-	for range writers {
-		go func() {
-			for {
-				first := int(next.Add(perTxn)) - perTxn
-				if first >= keys {
-					errs <- nil
-					return
-				}
-				var ops []clientv3.Op
-				for i := first; i < min(first+perTxn, keys); i++ {
-					ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%07d", prefix, i), "some value of a key",
-						clientv3.WithLease(lease)))
-				}
-				if _, err := c.Txn(t.Context()).Then(ops...).Commit(); err != nil {
-					errs <- err
-					return
-				}
-			}
-		}()
-	}
-	for range writers {
-		require.NoError(t, <-errs)
 	}
 }
 
@@ -181,7 +142,7 @@ func TestOthersWriteWhileALargeLeaseIsRevoked(t *testing.T) {
 		c := node.Client()
 		lease, err := c.Grant(t.Context(), 3600)
 		require.NoError(t, err)
-		fill(t, c, "leased/", stallKeys(), lease.ID)
+		harness.Fill(t, c, "leased/", stallKeys(), "value", clientv3.WithLease(lease.ID))
 		p := startPutters(t, node)
 		started := time.Now()
 		_, err = c.Revoke(t.Context(), lease.ID)
@@ -205,7 +166,7 @@ func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
 		alive, stop := context.WithCancel(t.Context())
 		renewals, err := c.KeepAlive(alive, lease.ID)
 		require.NoError(t, err)
-		fill(t, c, "leased/", stallKeys(), lease.ID)
+		harness.Fill(t, c, "leased/", stallKeys(), "value", clientv3.WithLease(lease.ID))
 		stop()
 		for range renewals {
 		}
@@ -231,7 +192,7 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 		c := node.Client()
 		lease, err := c.Grant(t.Context(), 3600)
 		require.NoError(t, err)
-		fill(t, c, "leased/", stallKeys(), lease.ID)
+		harness.Fill(t, c, "leased/", stallKeys(), "value", clientv3.WithLease(lease.ID))
 		for _, run := range []func() error{
 			func() error { _, err := c.UserAdd(t.Context(), "root", "secret"); return err },
 			func() error { _, err := c.UserGrantRole(t.Context(), "root", "root"); return err },
@@ -289,7 +250,7 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 func TestALargeRangeDeleteIsOneRevision(t *testing.T) {
 	forEachStallNode(t, func(t *testing.T, node *harness.Node, _ bool) {
 		c := node.Client()
-		fill(t, c, "range/", stallRange(), 0)
+		harness.Fill(t, c, "range/", stallRange(), "value")
 		p := startPutters(t, node)
 		started := time.Now()
 		resp, err := c.Delete(t.Context(), "range/", clientv3.WithPrefix())

@@ -42,7 +42,7 @@ func TestUnreadAnswers(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				const connections, streams = 10, 100
 				node, o := start(t, e)
-				fill(t, node.Client(), "k", 20_000, 1<<10)
+				harness.Fill(t, node.Client(), "k", 20_000, strings.Repeat("v", 1<<10))
 				before := memory(t, node)
 				request := message(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Limit: c.limit})
 				o.begin()
@@ -145,7 +145,7 @@ func TestRapidReset(t *testing.T) {
 		for name, connections := range map[string]int{"one connection": 1, "four connections": 4} {
 			t.Run(name, func(t *testing.T) {
 				node, o := start(t, e)
-				fill(t, node.Client(), "k", 1000, 100)
+				harness.Fill(t, node.Client(), "k", 1000, strings.Repeat("v", 100))
 				before := memory(t, node)
 				request := message(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")})
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
@@ -91,20 +90,4 @@ func (o *other) report(what string) {
 		return o.times[int(q*float64(len(o.times)-1))].Round(10 * time.Microsecond)
 	}
 	o.t.Logf("%s: %d puts of another client, p50 %s, p99 %s", what, len(o.times), at(0.5), at(0.99))
-}
-
-// fill puts n keys of size bytes below a prefix.
-func fill(t testing.TB, c *clientv3.Client, prefix string, n, size int) {
-	t.Helper()
-	value := strings.Repeat("v", size)
-	perTxn := max(1, min(100, 1<<20/size))
-	var ops []clientv3.Op
-	for i := range n {
-		ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%07d", prefix, i), value))
-		if len(ops) == perTxn || i == n-1 {
-			_, err := c.Txn(t.Context()).Then(ops...).Commit()
-			require.NoError(t, err)
-			ops = ops[:0]
-		}
-	}
 }

@@ -118,14 +118,14 @@ func TestMirror(t *testing.T) {
 	const keys = 2500 // the base comes in pages of 1000
 	n, ctx := start(t), bounded(t)
 	c := n.Client()
-	fill(t, n, keys)
+	harness.Fill(t, c, "data/", keys, "value")
 	syncing, stop := context.WithCancel(ctx)
 	defer stop()
 	s := mirror.NewSyncer(n.Client(), "data/", 0)
 	copied := map[string]string{}
 	base, failed := s.SyncBase(syncing)
 	// The base is at one revision, whatever happens while it is read.
-	_, err := c.Put(ctx, "data/00000", "changed")
+	_, err := c.Put(ctx, "data/0000000", "changed")
 	require.NoError(t, err)
 	pages := 0
 	for r := range base {
@@ -138,10 +138,10 @@ func TestMirror(t *testing.T) {
 	require.Len(t, copied, keys)
 	require.Equal(t, 3, pages)
 
-	_, err = c.Txn(ctx).Then(clientv3.OpPut("data/00001", "changed"), clientv3.OpDelete("data/00002"),
+	_, err = c.Txn(ctx).Then(clientv3.OpPut("data/0000001", "changed"), clientv3.OpDelete("data/0000002"),
 		clientv3.OpPut("data/new", "new")).Commit()
 	require.NoError(t, err)
-	_, err = c.Delete(ctx, "data/001", clientv3.WithPrefix())
+	_, err = c.Delete(ctx, "data/00001", clientv3.WithPrefix())
 	require.NoError(t, err)
 	last, err := c.Put(ctx, "data/last", "last")
 	require.NoError(t, err)
@@ -164,23 +164,4 @@ func TestMirror(t *testing.T) {
 	stop()
 	for range updates { // until it is closed
 	}
-}
-
-func fill(t *testing.T, n *harness.Node, keys int) {
-	t.Helper()
-	const each = 125 // operations of a transaction
-	c, ctx := n.Client(), bounded(t)
-	var group errgroup.Group
-	group.SetLimit(4)
-	for first := 0; first < keys; first += each {
-		group.Go(func() error {
-			var ops []clientv3.Op
-			for i := first; i < min(first+each, keys); i++ {
-				ops = append(ops, clientv3.OpPut(fmt.Sprintf("data/%05d", i), fmt.Sprint(i)))
-			}
-			_, err := c.Txn(ctx).Then(ops...).Commit()
-			return err
-		})
-	}
-	require.NoError(t, group.Wait())
 }
