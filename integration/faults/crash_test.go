@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/integration/internal/load"
+	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
 // TestKilledNode kills the server (SIGKILL) at random moments under load and
@@ -15,29 +15,20 @@ func TestKilledNode(t *testing.T) {
 	rounds := harness.UsualOrLong(5, 100)
 	harness.ForEachEngine(t, func(t *testing.T, e harness.Engine) {
 		node := harness.StartNode(t, e)
-		s := newSiege(t, node)
-		for range rounds {
-			// Half of the rounds compact while they are at it.
-			compacts := s.verifier.Revision() > 1 && s.rnd.IntN(2) == 0
-			if compacts {
-				s.oldest = s.verifier.Revision()
+		s := siege.OfNode(t, node)
+		crash := func() {
+			// Acknowledgements come in bursts, after a commit. A random time
+			// after one can be anywhere in the next commit.
+			<-time.After(time.Duration(s.Rnd.IntN(5000)) * time.Microsecond)
+			node.Kill()
+			node.Start()
+		}
+		for round := range rounds {
+			if round > 0 && s.Rnd.IntN(2) == 0 { // half of the rounds compact while they are at it
+				s.UnderCompaction(crash)
+			} else {
+				s.Under(crash)
 			}
-			s.under(func(*load.Load) {
-				s.progress(50 + s.rnd.IntN(500))
-				crash := func() {
-					// Acknowledgements come in bursts, after a commit. A random time
-					// after one can be anywhere in the next commit.
-					<-time.After(time.Duration(s.rnd.IntN(5000)) * time.Microsecond)
-					node.Kill()
-					node.Start()
-				}
-				if compacts {
-					s.compact(crash)
-				} else {
-					crash()
-				}
-				s.progress(50)
-			})
 		}
 	})
 }
@@ -47,13 +38,11 @@ func TestKilledNode(t *testing.T) {
 func TestStoppedNode(t *testing.T) {
 	harness.OnAnyEngine(t, func(t *testing.T, e harness.Engine) {
 		node := harness.StartNode(t, e)
-		s := newSiege(t, node)
+		s := siege.OfNode(t, node)
 		for range 2 {
-			s.under(func(*load.Load) {
-				s.progress(200)
+			s.Under(func() {
 				node.Stop()
 				node.Start()
-				s.progress(50)
 			})
 		}
 	})

@@ -28,6 +28,9 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
+// verifyWait bounds one run, with its verifications.
+const verifyWait = 5 * time.Minute
+
 const (
 	// The workload of each case, the same in all of them.
 	faultSeed           = 7

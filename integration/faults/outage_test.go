@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/integration/internal/load"
+	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
@@ -52,16 +52,11 @@ func forEachDatabase(t *testing.T, test func(t *testing.T, node *harness.Node, d
 
 // outage runs a load over an outage and verifies everything. The server must continue
 // by itself when the database is back.
-func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege)) {
+func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege.Siege)) {
 	t.Helper()
-	s := newSiege(t, node)
+	s := siege.OfNode(t, node)
 	for range rounds {
-		s.under(func(l *load.Load) {
-			s.progress(100 + s.rnd.IntN(200))
-			away(s)
-			s.progress(100)
-			t.Logf("errors during the outage: %s", l.Describe())
-		})
+		s.Under(func() { away(s) })
 	}
 	if !harness.TargetIsEtcd() {
 		require.True(t, node.Process().Running(), "the server ended")
@@ -71,7 +66,7 @@ func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege)) {
 // TestDatabaseRestarts shuts the database down in order and starts it again.
 func TestDatabaseRestarts(t *testing.T) {
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
-		outage(t, node, 2, func(*siege) {
+		outage(t, node, 2, func(*siege.Siege) {
 			db.Stop()
 			db.Start()
 		})
@@ -82,7 +77,7 @@ func TestDatabaseRestarts(t *testing.T) {
 func TestDatabaseKilled(t *testing.T) {
 	rounds := harness.UsualOrLong(2, 20)
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
-		outage(t, node, rounds, func(*siege) {
+		outage(t, node, rounds, func(*siege.Siege) {
 			db.Kill()
 			db.Start()
 		})
@@ -92,7 +87,7 @@ func TestDatabaseKilled(t *testing.T) {
 // TestDatabasePaused freezes the database: connections are open, and silent.
 func TestDatabasePaused(t *testing.T) {
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
-		outage(t, node, 1, func(*siege) {
+		outage(t, node, 1, func(*siege.Siege) {
 			db.Pause()
 			<-time.After(outageTime())
 			db.Resume()
@@ -111,22 +106,18 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 		proxy, url := harness.StartProxy(t, p.Database(t))
 		return harness.StartNodeOn(t, url), proxy
 	}
-	t.Run("refuses", func(t *testing.T) {
-		node, proxy := start(t)
-		outage(t, node, 1, func(*siege) {
-			proxy.Refuse()
-			<-time.After(outageTime())
-			proxy.Heal()
+	for name, fail := range map[string]func(*harness.Proxy){
+		"refuses": (*harness.Proxy).Refuse, "swallows": (*harness.Proxy).Swallow,
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, proxy := start(t)
+			outage(t, node, 1, func(*siege.Siege) {
+				fail(proxy)
+				<-time.After(outageTime())
+				proxy.Heal()
+			})
 		})
-	})
-	t.Run("swallows", func(t *testing.T) {
-		node, proxy := start(t)
-		outage(t, node, 1, func(*siege) {
-			proxy.Swallow()
-			<-time.After(outageTime())
-			proxy.Heal()
-		})
-	})
+	}
 	// Only a timeout reveals a dead connection. The usual run uses shorter timeouts
 	// than the default settings.
 	t.Run("connections go silent", func(t *testing.T) {
@@ -138,15 +129,15 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 			url += "?timeout=1s"
 		}
 		node := harness.StartNodeOn(t, url, flags...)
-		outage(t, node, 2, func(*siege) { proxy.Silence() })
+		outage(t, node, 2, func(*siege.Siege) { proxy.Silence() })
 	})
 	// The commits under way are carried out or not, and sqlbrain has to find out.
 	t.Run("cuts connections", func(t *testing.T) {
 		node, proxy := start(t)
-		outage(t, node, 1, func(s *siege) {
+		outage(t, node, 1, func(s *siege.Siege) {
 			for range harness.UsualOrLong(20, 500) {
-				s.progress(1 + s.rnd.IntN(30))
-				<-time.After(time.Duration(s.rnd.IntN(3000)) * time.Microsecond)
+				s.Progress(1 + s.Rnd.IntN(30))
+				<-time.After(time.Duration(s.Rnd.IntN(3000)) * time.Microsecond)
 				proxy.Cut()
 			}
 		})
