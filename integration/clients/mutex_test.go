@@ -1,70 +1,13 @@
 package clients
 
 import (
-	"context"
-	"strconv"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"golang.org/x/sync/errgroup"
 )
-
-// TestMutexExcludes: increments that read and write in two steps are not lost
-// under a mutex.
-func TestMutexExcludes(t *testing.T) {
-	const workers, increments = 5, 12
-	n, ctx := start(t), bounded(t)
-	var group errgroup.Group
-	var holders atomic.Int32
-	for range workers {
-		s := newSession(t, n, 60)
-		m := concurrency.NewMutex(s, "/lock")
-		group.Go(func() error {
-			for range increments {
-				if err := m.Lock(ctx); err != nil {
-					return err
-				}
-				if h := holders.Add(1); h != 1 {
-					t.Errorf("%d hold the mutex", h)
-				}
-				if err := increment(ctx, s.Client(), m); err != nil {
-					return err
-				}
-				holders.Add(-1)
-				if err := m.Unlock(ctx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	require.NoError(t, group.Wait())
-	require.Equal(t, map[string]string{"counter": strconv.Itoa(workers * increments)}, contents(t, n.Client(), "counter"))
-	require.Empty(t, contents(t, n.Client(), "/lock"), "an unlocked mutex leaves nothing")
-}
-
-func increment(ctx context.Context, c *clientv3.Client, m *concurrency.Mutex) error {
-	r, err := c.Get(ctx, "counter")
-	if err != nil {
-		return err
-	}
-	count := 0
-	if len(r.Kvs) > 0 {
-		if count, err = strconv.Atoi(string(r.Kvs[0].Value)); err != nil {
-			return err
-		}
-	}
-	// As owner only, as the documentation demands.
-	w, err := c.Txn(ctx).If(m.IsOwner()).Then(clientv3.OpPut("counter", strconv.Itoa(count+1))).Commit()
-	if err == nil && !w.Succeeded {
-		err = concurrency.ErrSessionExpired
-	}
-	return err
-}
 
 func TestMutexTryLock(t *testing.T) {
 	n, ctx := start(t), bounded(t)
