@@ -138,7 +138,7 @@ kubernetes: ## Kubernetes on sqlbrain, hours: SUITE=storage (default) or e2e
 	cd integration && $(KUBERNETES_$(or $(SUITE),storage))
 KUBERNETES_storage = SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 \
   $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
-KUBERNETES_e2e = SQLBRAIN_K8S=1 $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/...
+KUBERNETES_e2e = $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/... -k8s
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories

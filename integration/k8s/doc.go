@@ -4,8 +4,8 @@
 // needed, which takes minutes, and are kept in the user's cache directory. To use
 // others, name their directory in SQLBRAIN_INTEGRATION_PROGRAMS.
 //
-//	make kubernetes SUITE=e2e             # in the root; sets SQLBRAIN_K8S=1, without which the tests are skipped
-//	SQLBRAIN_K8S=1 go test -run TestKubeadm . -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
+//	make kubernetes SUITE=e2e             # in the root; sets the flag -k8s, without which the tests are skipped
+//	go test -run TestKubeadm . -k8s -v -artifacts -outputdir /tmp/logs   # keeps the logs of a failure
 //
 // Start reading at kubeadm_test.go and internal/controlplane.
 package k8s

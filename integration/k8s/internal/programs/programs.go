@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,15 +21,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// EnvKubernetes set to 1 lets tests build and run Kubernetes, as make kubernetes SUITE=e2e does.
-const EnvKubernetes = "SQLBRAIN_K8S"
+var wanted = flag.Bool("k8s", false, "build and run Kubernetes, as make kubernetes SUITE=e2e does")
 
-// NeedsKubernetes skips a test that runs Kubernetes' programs, unless EnvKubernetes is 1:
+// NeedsKubernetes skips a test that runs Kubernetes' programs, unless the flag -k8s is set:
 // their first build takes 20 minutes, and the tests take longer.
 func NeedsKubernetes(t testing.TB) {
 	t.Helper()
-	if os.Getenv(EnvKubernetes) != "1" {
-		t.Skip("runs Kubernetes itself: make kubernetes SUITE=e2e, or " + EnvKubernetes + "=1")
+	if !*wanted {
+		t.Skip("runs Kubernetes itself: make kubernetes SUITE=e2e, or the flag -k8s")
 	}
 }
 
