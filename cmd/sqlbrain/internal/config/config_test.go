@@ -390,14 +390,13 @@ func TestMisspeltVariablesAreRefused(t *testing.T) {
 
 // Other variables are named. Kubernetes sets those of Services, and they must not keep a server from starting.
 func TestUnknownVariablesAreNamed(t *testing.T) {
-	others := []string{
-		"SQLBRAIN_CORS_PORT", "SQLBRAIN_HOME", "SQLBRAIN_METRICS_SERVICE_HOST", "SQLBRAIN_NAME_SERVICE_HOST", "SQLBRAIN_NAME_SERVICE_PORT",
-		"SQLBRAIN_PORT", "SQLBRAIN_PORT_2379_TCP", "SQLBRAIN_PORT_2379_TCP_ADDR", "SQLBRAIN_PORT_2379_TCP_PORT", "SQLBRAIN_PORT_2379_TCP_PROTO",
-		"SQLBRAIN_SERVICE_HOST", "SQLBRAIN_SERVICE_PORT", "SQLBRAIN_SERVICE_PORT_CLIENT", "SQLBRAIN_VERSION",
-	}
+	var others []string
 	environ := []string{"PATH=x", "SQLBRAIN_NAME=a"}
-	for _, name := range others {
-		environ = append(environ, name+"=tcp://10.0.0.1:2379")
+	for _, name := range strings.Fields("CORS_PORT HOME METRICS_SERVICE_HOST NAME_SERVICE_HOST NAME_SERVICE_PORT PORT " +
+		"PORT_2379_TCP PORT_2379_TCP_ADDR PORT_2379_TCP_PORT PORT_2379_TCP_PROTO SERVICE_HOST SERVICE_PORT " +
+		"SERVICE_PORT_CLIENT VERSION") {
+		others = append(others, "SQLBRAIN_"+name)
+		environ = append(environ, "SQLBRAIN_"+name+"=tcp://10.0.0.1:2379")
 	}
 	s, err := load(nil, environ)
 	require.NoError(t, err)
