@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -9,9 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
@@ -43,24 +40,6 @@ func revision(t testing.TB, o metav1.Object) int64 {
 	n, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	require.NoError(t, err)
 	return n
-}
-
-// increment counts up by one. It retries until no other write came in between.
-func increment(ctx context.Context, maps typedcorev1.ConfigMapInterface) error {
-	for {
-		c, err := maps.Get(ctx, "counter", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		n, err := strconv.Atoi(c.Data["n"])
-		if err != nil {
-			return err
-		}
-		c.Data["n"] = strconv.Itoa(n + 1)
-		if _, err = maps.Update(ctx, c, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
 }
 
 // fill creates n ConfigMaps, c000 and so on.

@@ -7,18 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/controlplane"
 	"github.com/sqlbrain/sqlbrain/integration/k8s/internal/programs"
 )
 
 // TestSeveralAPIServers: one API server on each of two nodes of the store, and one
-// that knows all nodes, with the events in a separate store. The others show at once
-// what one acknowledged. Watches on one show the writes of the others. All of that
+// that knows all nodes. The others show at once what one acknowledged. Watches on one show the writes of the others. All of that
 // continues when the leader of the store is killed.
 func TestSeveralAPIServers(t *testing.T) {
 	programs.NeedsKubernetes(t)
@@ -26,7 +22,6 @@ func TestSeveralAPIServers(t *testing.T) {
 }
 
 func testSeveralAPIServers(t *testing.T, st *store) {
-	events := harness.StartNode(t, eventsEngine())
 	creds := controlplane.NewCredentials(t)
 	leader := st.cluster.Leader()
 	var servers []*server
@@ -35,24 +30,11 @@ func testSeveralAPIServers(t *testing.T, st *store) {
 		{st.cluster.Node((leader + 2) % 3).Endpoint()},
 		st.endpoints,
 	} {
-		servers = append(servers, startServerNumber(t, creds, i, &store{endpoints: endpoints, cluster: st.cluster},
-			"--etcd-servers-overrides=/events#"+events.Endpoint(), "--event-ttl=10m"))
+		servers = append(servers, startServerNumber(t, creds, i, &store{endpoints: endpoints, cluster: st.cluster}))
 	}
 	t.Run("all are endpoints of the service", func(t *testing.T) { testEndpoints(t, servers) })
 	t.Run("a write is seen by all", func(t *testing.T) { testSeenByAll(t, servers) })
-	t.Run("a count by all loses nothing", func(t *testing.T) { testCountByAll(t, servers) })
-	t.Run("events have a separate store", func(t *testing.T) {
-		testEventsApart(t, servers, st.client(t), events.Client())
-	})
 	t.Run("the leader of the store is killed", func(t *testing.T) { testLeaderKilled(t, st, servers) })
-}
-
-// eventsEngine is SQLite, whatever the rest is on.
-func eventsEngine() harness.Engine {
-	if harness.TargetIsEtcd() {
-		return harness.Engine{Name: "etcd", Datastore: func(t testing.TB) string { return t.TempDir() }}
-	}
-	return harness.SQLite
 }
 
 // testEndpoints: each API server keeps its address alive by a lease in the store.
@@ -105,63 +87,6 @@ func testSeenByAll(t *testing.T, servers []*server) {
 		require.Empty(t, o.gaps)
 		require.Len(t, o.events, n)
 	}
-}
-
-func testCountByAll(t *testing.T, servers []*server) {
-	ctx := within(t, 3*time.Minute)
-	ns := servers[0].namespace(t)
-	_, err := servers[0].CoreV1().ConfigMaps(ns).Create(ctx, configMap("counter", map[string]string{"n": "0"}),
-		metav1.CreateOptions{})
-	require.NoError(t, err)
-	const each = 30
-	failed := make(chan error, len(servers))
-	for _, s := range servers {
-		go func() {
-			for range each {
-				if err := increment(ctx, s.CoreV1().ConfigMaps(ns)); err != nil {
-					failed <- err
-					return
-				}
-			}
-			failed <- nil
-		}()
-	}
-	for range servers {
-		require.NoError(t, <-failed)
-	}
-	for _, s := range servers {
-		c, err := s.CoreV1().ConfigMaps(ns).Get(ctx, "counter", metav1.GetOptions{})
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprint(each*len(servers)), c.Data["n"])
-	}
-}
-
-func testEventsApart(t *testing.T, servers []*server, main, events *clientv3.Client) {
-	ctx := within(t, time.Minute)
-	ns := servers[0].namespace(t)
-	const n = 20
-	for i := range n {
-		_, err := servers[i%len(servers)].CoreV1().Events(ns).Create(ctx, &corev1.Event{
-			ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("e%02d", i)},
-			InvolvedObject: corev1.ObjectReference{Namespace: ns, Name: "something", Kind: "Pod"},
-			Reason:         "Tested", Type: corev1.EventTypeNormal,
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
-	}
-	for _, s := range servers {
-		list, err := s.CoreV1().Events(ns).List(ctx, metav1.ListOptions{})
-		require.NoError(t, err)
-		require.Len(t, list.Items, n)
-	}
-	count := func(c *clientv3.Client, prefix string) int64 {
-		r, err := c.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
-		require.NoError(t, err)
-		return r.Count
-	}
-	require.EqualValues(t, n, count(events, "/registry/events/"+ns+"/"))
-	require.Zero(t, count(main, "/registry/events/"))
-	require.Zero(t, count(events, "/registry/configmaps/"))
-	require.Positive(t, count(main, "/registry/configmaps/"))
 }
 
 func testLeaderKilled(t *testing.T, st *store, servers []*server) {
