@@ -62,23 +62,6 @@ func TestPartitionedLeader(t *testing.T) {
 	write(t, here, "k", "again")
 }
 
-// TestDatabaseRestartsUnderAllNodes kills the database under all nodes and starts it again: they
-// stay, and serve when it is back.
-func TestDatabaseRestartsUnderAllNodes(t *testing.T) {
-	harness.NeedsDatabase(t)
-	c := harness.StartCluster(t, harness.ClusterConfig{})
-	if c.Database() == nil {
-		t.Skip("the database is not ours to kill")
-	}
-	write(t, c.Client(), "k", "before")
-	c.Database().Kill()
-	c.Database().Start()
-	for i := range c.Size() {
-		write(t, c.Node(i).Client(), "k", c.Node(i).Name())
-		require.True(t, c.Node(i).Running())
-	}
-}
-
 // cannotRead requires that a node from which nothing can be reached has no
 // answer: it cannot know whether what it knows is still so.
 func cannotRead(t *testing.T, c *clientv3.Client) {

@@ -33,19 +33,3 @@ func TestRollingRestart(t *testing.T) {
 	}
 	require.Empty(t, s.Load.Errors(), "requests failed that the client was not to see: %s", s.Load.Describe())
 }
-
-// TestKilledNodes kills all nodes, one after the other, the leader first each
-// time: requests may fail, but every answer is correct.
-func TestKilledNodes(t *testing.T) {
-	c := harness.StartCluster(t, harness.ClusterConfig{})
-	s := siege.Lay(t, c, workers, wait)
-	for range harness.UsualOrLong(3, 50) {
-		n := c.Leader()
-		s.Progress(100)
-		c.Kill(n)
-		s.Progress(100)
-		c.Start(n)
-	}
-	s.Progress(100)
-	s.End()
-}
