@@ -3,9 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"math"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,73 +42,13 @@ func forEachStallNode(t *testing.T, test func(t *testing.T, node *harness.Node, 
 	}
 }
 
-// putters put separate keys, and record the longest time of a put.
-type putters struct {
-	stopped atomic.Bool
-	wait    sync.WaitGroup
-	mu      sync.Mutex
-	longest time.Duration
-	puts    int
-	err     error
-}
-
-// alonePuts is how many puts the putters make before anything else happens, for comparison.
-const alonePuts = 500
-
-// startPutters returns once the putters have put that many keys.
-func startPutters(t *testing.T, node *harness.Node) *putters {
-	p := &putters{}
-	for i := range 4 {
-		c := node.Client()
-		key := fmt.Sprintf("other/%d", i)
-		_, err := c.Put(t.Context(), key, "x")
-		require.NoError(t, err)
-		p.wait.Go(func() {
-			for !p.stopped.Load() {
-				started := time.Now()
-				_, err := c.Put(t.Context(), key, "x")
-				p.note(time.Since(started), err)
-			}
-		})
-	}
-	t.Cleanup(func() { p.stopped.Store(true); p.wait.Wait() })
-	eventually.True(t, "puts", func() bool { return p.made() >= alonePuts })
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t.Logf("alone: %d puts, the longest took %s", p.puts, p.longest.Round(time.Millisecond))
-	p.puts, p.longest = 0, 0
-	return p
-}
-
-// made returns how many puts were made, all of them if one failed.
-func (p *putters) made() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		return math.MaxInt
-	}
-	return p.puts
-}
-
-func (p *putters) note(took time.Duration, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.puts++
-	p.longest = max(p.longest, took)
-	if err != nil && p.err == nil {
-		p.err = err
-		p.stopped.Store(true)
-	}
-}
-
-// end stops the putters and returns the longest that a put took.
-func (p *putters) end(t *testing.T) time.Duration {
+// startPutters returns once other clients have put for a while without anything else, for comparison.
+func startPutters(t *testing.T, node *harness.Node) *harness.Putters {
 	t.Helper()
-	p.stopped.Store(true)
-	p.wait.Wait()
-	t.Logf("%d puts, the longest took %s", p.puts, p.longest.Round(time.Millisecond))
-	require.NoError(t, p.err)
-	return p.longest
+	p := harness.StartPutters(t, node.Client(), node.Client(), node.Client(), node.Client())
+	p.Await(500)
+	p.Report("alone")
+	return p
 }
 
 // requireShort judges how long a put took, and how long it took until the keys of the lease were gone.
@@ -147,7 +84,7 @@ func TestOthersWriteWhileALargeLeaseIsRevoked(t *testing.T) {
 		started := time.Now()
 		_, err = c.Revoke(t.Context(), lease.ID)
 		took := time.Since(started)
-		longest := p.end(t)
+		longest := p.Report("meanwhile")
 		require.NoError(t, err)
 		require.Zero(t, keysLeft(t, c, "leased/"))
 		t.Logf("revoking %d keys took %s", stallKeys(), took.Round(time.Millisecond))
@@ -178,7 +115,7 @@ func TestOthersWriteWhileALargeLeaseExpires(t *testing.T) {
 		began := time.Now()
 		awaitKeys(t, c, "leased/", 0)
 		took := time.Since(began)
-		longest := p.end(t)
+		longest := p.Report("meanwhile")
 		t.Logf("%d keys were gone %s after the first, which was %s after the restart", stallKeys(),
 			took.Round(time.Millisecond), began.Sub(started).Round(time.Second))
 		requireShort(t, longest, took, etcd)
@@ -215,34 +152,19 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 			t.Cleanup(func() { _ = uc.Close() })
 			return uc
 		}
-		others, own := user(), user()
-		var longest, longestOwn time.Duration
-		done := make(chan error, 1)
-		began := time.Now()
-		going := func() bool { return time.Since(began) < 5*time.Second }
-		go func() {
-			for going() {
-				started := time.Now()
-				if _, err := others.Put(t.Context(), "other", "x"); err != nil {
-					done <- err
-					return
-				}
-				longest = max(longest, time.Since(started))
-			}
-			done <- nil
-		}()
+		own, began := user(), time.Now()
+		others := harness.StartPutters(t, user())
+		var longestOwn time.Duration
 		puts := 0
-		for going() {
+		for time.Since(began) < 5*time.Second {
 			started := time.Now()
 			_, err := own.Put(t.Context(), fmt.Sprintf("leased/new/%d", puts), "x", clientv3.WithLease(lease.ID))
 			require.NoError(t, err)
 			longestOwn = max(longestOwn, time.Since(started))
 			puts++
 		}
-		require.NoError(t, <-done)
-		t.Logf("%d puts with the lease, the longest took %s; the longest of others %s", puts,
-			longestOwn.Round(time.Millisecond), longest.Round(time.Millisecond))
-		requireShort(t, longest, 0, etcd)
+		t.Logf("%d puts with the lease, the longest took %s", puts, longestOwn.Round(time.Millisecond))
+		requireShort(t, others.Report("meanwhile"), 0, etcd)
 	})
 }
 
@@ -255,7 +177,7 @@ func TestALargeRangeDeleteIsOneRevision(t *testing.T) {
 		started := time.Now()
 		resp, err := c.Delete(t.Context(), "range/", clientv3.WithPrefix())
 		took := time.Since(started)
-		p.end(t)
+		p.Report("meanwhile")
 		require.NoError(t, err)
 		require.EqualValues(t, stallRange(), resp.Deleted)
 		t.Logf("deleting %d keys took %s", stallRange(), took.Round(time.Millisecond))

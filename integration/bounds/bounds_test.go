@@ -17,13 +17,12 @@ import (
 )
 
 // start starts a server, and another client of it.
-func start(t *testing.T, e harness.Engine, flags ...string) (*harness.Node, *other) {
+func start(t *testing.T, e harness.Engine, flags ...string) (*harness.Node, *harness.Putters) {
 	t.Helper()
 	node := harness.StartNode(t, e, flags...)
-	o := startOther(t, node)
+	o := harness.StartPutters(t, node.Client())
 	time.Sleep(time.Second)
-	o.report("before")
-	o.begin()
+	o.Report("before")
 	return node, o
 }
 
@@ -45,7 +44,7 @@ func TestUnreadAnswers(t *testing.T) {
 				harness.Fill(t, node.Client(), "k", 20_000, strings.Repeat("v", 1<<10))
 				before := memory(t, node)
 				request := message(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l"), Limit: c.limit})
-				o.begin()
+				o.Report("until then")
 				var attackers []*attacker
 				for range connections {
 					a := attack(t, node, 0)
@@ -56,7 +55,7 @@ func TestUnreadAnswers(t *testing.T) {
 					}
 				}
 				time.Sleep(10 * time.Second)
-				o.report("with unread answers")
+				o.Report("with unread answers")
 				used := memory(t, node) - before
 				t.Logf("%d streams: %d MiB more", connections*streams, used>>20)
 				resets, ended, status := attackers[0].said()
@@ -95,7 +94,7 @@ func TestUnfinishedMessages(t *testing.T) {
 		}
 		sending.Wait()
 		time.Sleep(5 * time.Second)
-		o.report("with unfinished messages")
+		o.Report("with unfinished messages")
 		used := memory(t, node) - before
 		t.Logf("%d MiB more", used>>20)
 		resets, ended, status := attackers[0].said()
@@ -128,7 +127,7 @@ func TestLongWatchKeys(t *testing.T) {
 			require.NoError(t, err)
 		}
 		time.Sleep(8 * time.Second)
-		o.report("with watches of long keys")
+		o.Report("with watches of long keys")
 		resets, ended, status := a.said()
 		t.Logf("%d resets, %d ended, %v", resets, ended, status)
 		used := memory(t, node) - before
@@ -150,7 +149,7 @@ func TestRapidReset(t *testing.T) {
 				request := message(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")})
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
-				o.begin()
+				o.Report("until then")
 				var attacking sync.WaitGroup
 				opened := make([]int, connections)
 				for i := range connections {
@@ -167,7 +166,7 @@ func TestRapidReset(t *testing.T) {
 					})
 				}
 				attacking.Wait()
-				o.report("with resets")
+				o.Report("with resets")
 				used := memory(t, node) - before
 				t.Logf("calls %d, %d MiB more", opened, used>>20)
 				if !harness.TargetIsEtcd() {

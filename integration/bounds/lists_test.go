@@ -155,7 +155,7 @@ func TestLongLists(t *testing.T) {
 		for _, f := range fields {
 			r := f.request(t, size)
 			before := memory(t, node)
-			o.begin()
+			o.Report("until then")
 			var sending sync.WaitGroup
 			var mu sync.Mutex
 			codes := make(map[string]int)
@@ -168,7 +168,7 @@ func TestLongLists(t *testing.T) {
 				})
 			}
 			sending.Wait()
-			o.report(f.String())
+			o.Report(f.String())
 			used := memory(t, node)
 			t.Logf("%s: %v, %d MiB more, %d in all", f, codes, (used-before)>>20, used>>20)
 			if !harness.TargetIsEtcd() {
