@@ -9,7 +9,6 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 const (
@@ -25,10 +24,10 @@ func TestFarDatabase(t *testing.T) {
 	harness.NeedsDatabase(t)
 	for _, roundTrip := range []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(roundTrip.String(), func(t *testing.T) {
-			proxy, url := harness.StartProxy(t, enginetest.Database(t))
-			proxy.Delay(roundTrip)
-			c := harness.StartCluster(t, harness.ClusterConfig{Datastore: func(int) string { return url },
-				Extra: []string{"--request-timeout=2m"}})
+			c := harness.StartCluster(t, harness.ClusterConfig{Network: true, Extra: []string{"--request-timeout=2m"}})
+			for i := range c.Size() {
+				c.Network().Database(i, harness.Delay(roundTrip/2)) // of each direction
+			}
 			s := siege.Lay(t, c, 8, wait)
 			s.Progress(100)
 			leader, since := c.Leader(), time.Now()
