@@ -2,10 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
-	"io"
-	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -16,9 +12,10 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-func TestMain(m *testing.M) { eventually.NoLeaks(harness.Main(m)) }
+func TestMain(m *testing.M) { harness.TestMain(m) }
 
 // startEtcd runs a fresh etcd until the test ends and returns its endpoint.
 func startEtcd(t *testing.T) string {
@@ -30,6 +27,7 @@ func small(workload, endpoint string) Config {
 	c := DefaultConfig()
 	c.Endpoints, c.Workload, c.Prefix = []string{endpoint}, workload, "/registry/"+workload
 	c.Clients, c.Total, c.Keys, c.PageSize = 8, 300, 300, 50
+	c.RequestTimeout, c.RetryFor = 2*time.Minute, eventually.Patience // however busy the machine is
 	return c
 }
 
@@ -110,9 +108,18 @@ func TestWritesOnCutConnectionsAreResolved(t *testing.T) {
 	endpoint := startEtcd(t)
 	for _, w := range []string{"mixed", "delete"} {
 		t.Run(w, func(t *testing.T) {
-			cfg := small(w, startCutter(t, endpoint[len("http://"):]))
+			proxy, through := harness.StartProxy(t, endpoint)
+			ctx, stop := context.WithCancel(t.Context())
+			var cutting sync.WaitGroup
+			cutting.Go(func() {
+				// The moments get longer, so that every answer gets through in the end.
+				for n := 0; retry.Sleep(ctx, time.Duration(20+5*n)*time.Millisecond) == nil; n++ {
+					proxy.Cut()
+				}
+			})
+			defer func() { stop(); cutting.Wait() }()
+			cfg := small(w, through)
 			cfg.Total, cfg.Keys = 2000, 2000
-			cfg.RetryFor = 20 * time.Second
 			rep, err := Run(t.Context(), cfg)
 			require.NoError(t, err)
 			_, failed := rep.Requests()
@@ -122,42 +129,4 @@ func TestWritesOnCutConnectionsAreResolved(t *testing.T) {
 			require.NotZero(t, failed, "no connection was cut")
 		})
 	}
-}
-
-// startCutter forwards connections to target and cuts each after a moment,
-// whatever is under way. The moments get longer, so that every answer gets
-// through in the end.
-func startCutter(t *testing.T, target string) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, l.Close())
-		wg.Wait()
-	})
-	wg.Go(func() {
-		for n := 0; ; n++ {
-			in, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				continue // a connection that was gone already
-			}
-			out, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			cut := func() { _ = in.Close(); _ = out.Close() }
-			stop := context.AfterFunc(ctx, cut)
-			moment := 20 + rand.IntN(200)*(1+n/16)*(1+n/16)
-			timer := time.AfterFunc(time.Duration(moment)*time.Millisecond, cut)
-			wg.Go(func() { _, _ = io.Copy(out, in); cut() })
-			wg.Go(func() { _, _ = io.Copy(in, out); cut(); timer.Stop(); stop() })
-		}
-	})
-	return "http://" + l.Addr().String()
 }

@@ -32,13 +32,7 @@ func (w *worker) request(ctx context.Context, op string, f func(ctx context.Cont
 
 // measure runs one attempt of a request and records it.
 func (w *worker) measure(ctx context.Context, op string, f func(ctx context.Context, s *sample) error) error {
-	return w.measureFor(ctx, w.r.cfg.RequestTimeout, op, f)
-}
-
-// measureFor is measure of an attempt that may take longer than others.
-func (w *worker) measureFor(ctx context.Context, timeout time.Duration, op string,
-	f func(ctx context.Context, s *sample) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, w.r.cfg.RequestTimeout)
 	defer cancel()
 	start := time.Now()
 	if !w.due.IsZero() {
