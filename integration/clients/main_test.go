@@ -10,11 +10,9 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { eventually.NoLeaks(harness.Main(enginetest.Main(m))) }
+func TestMain(m *testing.M) { harness.TestMain(m) }
 
 // wait bounds what a test waits for; nothing takes so long unless it hangs.
 const wait = 5 * time.Minute

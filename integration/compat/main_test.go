@@ -6,11 +6,10 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	eventually.NoLeaks(telling{harness.Main(enginetest.Main(m))})
+	harness.TestMain(telling{m})
 }
 
 // telling prints after the tests how much was compared.

@@ -13,14 +13,13 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func TestMain(m *testing.M) {
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // it would log each attempt while a server starts
-	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
+	harness.TestMain(m)
 }
 
 // TestImages starts each image once and runs everything on it.

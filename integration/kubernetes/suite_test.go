@@ -8,13 +8,9 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/gotest"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) {
-	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
-}
+func TestMain(m *testing.M) { harness.TestMain(m) }
 
 // packages of the module whose tests start a server, with the number of their
 // top-level tests: fewer means that something was not run.

@@ -10,13 +10,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) {
-	eventually.NoLeaks(harness.Main(enginetest.Main(m)))
-}
+func TestMain(m *testing.M) { harness.TestMain(m) }
 
 const (
 	programWait = 5 * time.Minute

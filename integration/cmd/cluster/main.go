@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // ports are those of etcd's own example of a local cluster.
@@ -24,7 +23,7 @@ var ports = []int{2379, 22379, 32379}
 
 func main() {
 	// They remove what they built and started, as they do after tests.
-	os.Exit(harness.Main(enginetest.Main(command{})).Run())
+	os.Exit(harness.Main(command{}).Run())
 }
 
 type command struct{}

@@ -13,6 +13,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // Packages of the programs. Go's build cache makes all but the first build of
@@ -152,8 +157,13 @@ func Download(ctx context.Context, dir, module string) (string, error) {
 	return answer.Dir, nil
 }
 
-// Main returns a runner of m's tests that removes the built programs after them.
-func Main(m interface{ Run() int }) interface{ Run() int } { return runner{m} }
+// Main returns a runner of m's tests that removes the built programs and the shared database servers after them.
+func Main(m interface{ Run() int }) interface{ Run() int } { return runner{enginetest.Main(m)} }
+
+// TestMain runs the tests of a package by Main, and checks that they leave no goroutine.
+func TestMain(m interface{ Run() int }, options ...goleak.Option) {
+	eventually.NoLeaks(Main(m), options...)
+}
 
 type runner struct{ inner interface{ Run() int } }
 

@@ -6,12 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestMain(m *testing.M) {
-	eventually.NoLeaks(harness.Main(enginetest.Main(m)),
+	harness.TestMain(m,
 		// client-go keeps idle connections for as long as the process lives, and klog
 		// a goroutine that flushes.
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
