@@ -174,12 +174,12 @@ func (s *Siege) UnderCompaction(trouble func()) {
 	s.config.Oldest = s.verifier.Revision()
 	ctx, cancel := context.WithTimeout(s.t.Context(), s.wait)
 	defer cancel()
-	// A watch that takes up again where it was, below the compaction, would be cancelled, and rightly so.
-	for _, w := range s.watches {
-		require.NoError(s.t, w.Await(ctx, s.config.Oldest))
-	}
 	c, oldest := s.config.Clients[0], s.config.Oldest
 	s.Under(func() {
+		// A watch that takes up again where it was, below the compaction, would be cancelled, and rightly so.
+		for _, w := range s.watches {
+			require.NoError(s.t, w.Await(ctx, oldest))
+		}
 		first := make(chan error, 1)
 		go func() {
 			_, err := c.Compact(ctx, oldest, clientv3.WithCompactPhysical())
