@@ -473,6 +473,13 @@ func (s *session) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Li
 	return p.rows, p.more, err
 }
 
+// Lookup implements sqlstore.Store.
+func (s *session) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+	keys = cloneAll(keys)
+	return statement(ctx, s, listing, "lookup",
+		func() ([]sqlstore.ListRow, error) { return s.d.store.Lookup(context.Background(), keys) })
+}
+
 // Count implements sqlstore.Store.
 func (s *session) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
 	start, end = bytes.Clone(start), bytes.Clone(end)

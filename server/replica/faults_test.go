@@ -92,6 +92,14 @@ func (s *silent) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Lis
 	return s.Store.List(ctx, q)
 }
 
+func (s *silent) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+	if s.on.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Lookup(ctx, keys)
+}
+
 func TestUnansweredReadDoesNotBlockWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silent{Store: newStore(t)}

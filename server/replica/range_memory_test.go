@@ -28,14 +28,22 @@ type slow struct {
 }
 
 func (s *slow) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
-	rows, more, err := s.Store.List(ctx, q)
+	defer s.pause()
+	return s.Store.List(ctx, q)
+}
+
+func (s *slow) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+	defer s.pause()
+	return s.Store.Lookup(ctx, keys)
+}
+
+func (s *slow) pause() {
 	s.mu.Lock()
 	d := time.Duration(s.rand.IntN(3)*s.rand.IntN(400)) * time.Microsecond
 	s.mu.Unlock()
 	if d > 0 {
 		time.Sleep(d)
 	}
-	return rows, more, err
 }
 
 // shared is a reference that a writer and readers use. Its state may lag behind the nodes.

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -304,6 +305,10 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 		reads["List"] = func() (int, error) {
 			rows, _, err := b.store.List(ctx, sqlstore.ListQuery{Start: lo, End: hi})
 			return len(rows), err
+		}
+		reads["Lookup"] = func() (int, error) {
+			rows, err := b.store.Lookup(ctx, keys)
+			return len(slices.DeleteFunc(rows, func(row sqlstore.ListRow) bool { return row.Version == nil })), err
 		}
 		reads["Count"] = func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err }
 		for name, read := range reads {

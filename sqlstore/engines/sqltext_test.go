@@ -25,7 +25,7 @@ var takesSQL = map[string]int{
 	"ExecContext": 1, "ExecPrepared": 1, "QueryContext": 1, "QueryRowContext": 1, "PrepareContext": 1,
 	"QueryxContext": 1, "QueryRowxContext": 1, "PreparexContext": 1, "GetContext": 2, "SelectContext": 2,
 	// Our own, which pass it on.
-	"EachRow": 2, "readRow": 2, "page": 2, "InList": 0, "askPrimary": 2, "upsert": 2, "exec": 0, "scanColumns": 2, "shown": 1, "ask": 2,
+	"EachRow": 2, "readRow": 2, "readKeys": 2, "page": 2, "InList": 0, "askPrimary": 2, "upsert": 2, "exec": 0, "scanColumns": 2, "shown": 1, "ask": 2,
 }
 
 // finding is a statement whose text is no constant.
@@ -136,7 +136,9 @@ var notConstant = map[finding]string{
 	{"sqlstore/sqldb.latestChunk", `one + strings.Repeat(" UNION ALL "+one, n-1)`}:        "the engine's constant, as often as there are ranges",
 	{"sqlstore/mysql.commitSingle", "e.upserts.text(conditionalTail, len(ops))"}:          "a constant head and tail, and between them (?,?) for each row",
 	{"sqlstore/mysql.upsert", "t.upserts.text(tail, n)"}:                                  "a constant head and tail, and between them (?,?) for each row",
-	{"sqlstore/sqldb.MultiGet", "text"}:                                                   "of inList: a constant, and a ? for each key",
+	{"sqlstore/sqldb.readKeys", "text"}:                                                   "its callers are checked; a constant, and a ? for each key",
+	{"sqlstore/sqldb.Lookup", "s.statements.Lookup"}:                                      "the engine's, a constant",
+	{"sqlstore/sqldbtest.Plans", "statements.Lookup"}:                                     "the engine's, a constant",
 	{"sqlstore/mysql.delete", "text"}:                                                     "of inList: a constant, and a ? for each key",
 	{"sqlstore/mysql.lock", `text + " FOR UPDATE"`}:                                       "of inList: a constant, and a ? for each key",
 	{"sqlstore/sqlite.Check", `"PRAGMA " + p.pragma`}:                                     "from a table of constants above it; SQLite takes no argument there",

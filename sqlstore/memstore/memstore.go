@@ -177,6 +177,26 @@ func (s *Store) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore
 	return rows, more, nil
 }
 
+// Lookup implements sqlstore.Store.
+func (s *Store) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+	t, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]sqlstore.ListRow, len(keys))
+	for i, key := range keys {
+		row, ok := t.Get(sqlstore.Row{Key: key})
+		if !ok {
+			continue
+		}
+		rows[i] = sqlstore.ListRow{Key: own(row.Key), Index: own(row.Value)}
+		if rows[i].Version, err = versionOf(t, row); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
 func versionOf(t *tree, index sqlstore.Row) ([]byte, error) {
 	raw, err := coder.DecodeIndexKey(index.Key)
 	if err != nil {

@@ -103,10 +103,12 @@ func TiDBConfigOf(vars map[string]string) TiDBConfig {
 }
 
 // tidbStatements are statements, with the one plan pinned that an optimizer without
-// statistics might miss: the join would read all versions of all keys.
+// statistics might miss: the joins would read all versions of all keys.
 var tidbStatements = func() sqldb.Statements {
 	t := statements
-	t.List = strings.Replace(t.List, "SELECT ", "SELECT /*+ INL_JOIN(v) */ ", 1)
+	for _, text := range []*string{&t.List, &t.Lookup} {
+		*text = strings.Replace(*text, "SELECT ", "SELECT /*+ INL_JOIN(v) */ ", 1)
+	}
 	return t
 }()
 

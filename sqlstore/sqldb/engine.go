@@ -87,6 +87,8 @@ type Statements struct {
 	Snapshot []string
 	// List and ListKeys take two bounds and a limit.
 	List, ListKeys string
+	// Lookup is List with its condition left open: it ends in IN, and a list of keys follows.
+	Lookup string
 	// Count takes a revision, twice, and two bounds.
 	Count string
 	// LatestAtOrBefore takes a number, which it returns before key and value, and two bounds.

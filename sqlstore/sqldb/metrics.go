@@ -18,7 +18,7 @@ import (
 var (
 	statements = []string{
 		"commit_single", "commit_tx", "count", "defragment", "get", "iter", "latest_at_or_before",
-		"list", "multiget", "partitions", "seek_nth", "size", "timestamp",
+		"list", "lookup", "multiget", "partitions", "seek_nth", "size", "timestamp",
 	}
 	errorKinds = []string{"conflict", "uncertain", "row_missing", "too_large", "closed", "context", "unavailable", "other"}
 )

@@ -146,7 +146,65 @@ func (s *Store) Get(ctx context.Context, key []byte) (value []byte, err error) {
 
 // MultiGet implements sqlstore.KvStorage.
 func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	if len(keys) <= pointKeys {
+		ctx = PointRead(ctx)
+	}
 	values := make([][]byte, len(keys))
+	err := s.readKeys(ctx, "multiget", "SELECT internal_key, object_value FROM object WHERE internal_key IN ", keys,
+		func() { clear(values) },
+		func(r *sql.Rows, places func(key []byte) []int) error {
+			var key sql.RawBytes
+			var value []byte
+			if err := r.Scan(&key, &value); err != nil {
+				return err
+			}
+			for n, i := range places(key) {
+				values[i] = owned(value, n)
+			}
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// Lookup implements sqlstore.Store.
+func (s *Store) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+	rows := make([]sqlstore.ListRow, len(keys))
+	err := s.readKeys(ctx, "lookup", s.statements.Lookup, keys,
+		func() { clear(rows) },
+		func(r *sql.Rows, places func(key []byte) []int) error {
+			var row sqlstore.ListRow
+			if err := r.Scan(&row.Key, &row.Index, &row.Version); err != nil {
+				return err
+			}
+			for n, i := range places(row.Key) {
+				rows[i] = sqlstore.ListRow{Key: owned(row.Key, n), Index: owned(row.Index, n)}
+				if row.Version != nil {
+					rows[i].Version = owned(row.Version, n)
+				}
+			}
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// owned returns b for the first place that gets it, and copies for others: no two share a slice.
+func owned(b []byte, place int) []byte {
+	if place > 0 {
+		b = bytes.Clone(b)
+	}
+	return NotNil(b)
+}
+
+// readKeys runs text, to which it adds a list of keys, and calls scan with each row. places returns the positions of a
+// row's key in keys. It is one call of the store, named name. Each attempt begins with reset, and reads one snapshot.
+func (s *Store) readKeys(ctx context.Context, name, text string, keys [][]byte, reset func(),
+	scan func(r *sql.Rows, places func(key []byte) []int) error) error {
 	at := make(map[string][]int, len(keys))
 	distinct := make([][]byte, 0, len(keys))
 	for i, key := range keys {
@@ -157,35 +215,20 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 		at[k] = append(at[k], i)
 	}
 	slices.SortFunc(distinct, bytes.Compare) // the engine walks its tree in one direction
-	err := s.call(ctx, "multiget", func(ctx context.Context) error {
+	places := func(key []byte) []int { return at[string(key)] }
+	return s.call(ctx, name, func(ctx context.Context) error {
 		if len(keys) == 0 {
 			return nil
 		}
 		run := s.read
-		switch {
-		case len(distinct) > InKeys:
+		if len(distinct) > InKeys {
 			run = s.readSnapshot
-		case len(distinct) <= pointKeys:
-			ctx = PointRead(ctx)
 		}
 		return run(ctx, func(q Querier) error {
-			clear(values)
+			reset()
 			for chunk := range slices.Chunk(distinct, InKeys) {
-				text, args := InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ", chunk)
-				err := EachRow(ctx, q, text, args, func(r *sql.Rows) (bool, error) {
-					var key sql.RawBytes
-					var value []byte
-					if err := r.Scan(&key, &value); err != nil {
-						return false, err
-					}
-					for n, i := range at[string(key)] {
-						values[i] = NotNil(value)
-						if n > 0 {
-							values[i] = NotNil(bytes.Clone(value)) // no two share a slice
-						}
-					}
-					return true, nil
-				})
+				text, args := InList(text, chunk)
+				err := EachRow(ctx, q, text, args, func(r *sql.Rows) (bool, error) { return true, scan(r, places) })
 				if err != nil {
 					return err
 				}
@@ -193,10 +236,6 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 			return nil
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return values, nil
 }
 
 // InList appends a list of keys to text. It pads the list to a power of two with the last

@@ -35,6 +35,7 @@ func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
 	one := statements.LatestAtOrBefore
 	many, args := sqldb.InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ",
 		make([][]byte, sqldb.InKeys))
+	lookup, _ := sqldb.InList(statements.Lookup, make([][]byte, sqldb.InKeys))
 	deletes, _ := sqldb.InList("DELETE FROM object WHERE internal_key IN ", make([][]byte, sqldb.InKeys))
 	for i := range args {
 		args[i] = coder.EncodeIndexKey(fmt.Appendf(nil, "/registry/pods/%05d", 5*i))
@@ -48,6 +49,7 @@ func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
 		sqldb.IterText(sqlstore.Range{Reverse: true}): {lo, hi, 500},
 		one + " UNION ALL " + one:                     {1, lo, hi, 2, lo, hi},
 		many:                                          args,
+		lookup:                                        args,
 		deletes:                                       args,
 	}
 }

@@ -186,6 +186,14 @@ func (h *history) checkReads() {
 		(r.Limit == 0 || len(index) <= r.Limit) && len(listed) != len(index) {
 		h.t.Fatalf("List returned %d rows of %d at limit %d, more %v", len(listed), len(index), r.Limit, more)
 	}
+	lookups := make([][]byte, len(index))
+	for i, row := range index {
+		lookups[i] = row.Key
+	}
+	looked, err := h.store.Lookup(ctx, lookups)
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	at := h.rev - int64(rnd.IntN(10))
 	var live, newer int64
 	for i, row := range index {
@@ -197,6 +205,10 @@ func (h *history) checkReads() {
 		if i < len(listed) && (!bytes.Equal(listed[i].Key, row.Key) || !bytes.Equal(listed[i].Index, row.Value) ||
 			!bytes.Equal(listed[i].Version, version) || (listed[i].Version != nil) != ok) {
 			h.t.Fatalf("List row %d of %q is %s, want version %s (%v)", i, raw, short(listed[i].Version), short(version), ok)
+		}
+		if !bytes.Equal(looked[i].Key, row.Key) || !bytes.Equal(looked[i].Index, row.Value) ||
+			!bytes.Equal(looked[i].Version, version) || (looked[i].Version != nil) != ok {
+			h.t.Fatalf("Lookup of %q is %s, want version %s (%v)", raw, short(looked[i].Version), short(version), ok)
 		}
 		switch {
 		case x.ModRevision > at:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -111,6 +112,84 @@ func testListMissingVersion(t *testing.T, s sqlstore.Store) {
 	require.Len(t, rows, 3)
 	for i, row := range rows {
 		require.Equal(t, i == 1, row.Version == nil, "row %d", i)
+	}
+}
+
+func testLookup(t *testing.T, s sqlstore.Store) {
+	ctx := context.Background()
+	const n = 1200 // more than fit one statement
+	raw := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			put(b, raw(i), int64(10+i), nil, bytes.Repeat([]byte{byte(i)}, i%50), i%10 == 9)
+			b.PutIfNotExist(coder.EncodeVersionKey(raw(i), 5), []byte("old"))
+		}
+	})
+	commit(t, s, func(b sqlstore.BatchWrite) { b.Del(coder.EncodeVersionKey(raw(3), 13)) })
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for _, size := range []int{0, 1, 2, 17, 500, 501, n} {
+		keys, want := make([][]byte, size), make([]sqlstore.ListRow, size)
+		for i := range keys {
+			k := rnd.IntN(n + 100) // with repetitions, and keys that do not exist
+			if i == 1 {
+				k = 3
+			}
+			if keys[i] = coder.EncodeIndexKey(raw(k)); k >= n {
+				continue
+			}
+			r := &coder.Record{Key: raw(k), Value: bytes.Repeat([]byte{byte(k)}, k%50), CreateRevision: 1,
+				ModRevision: int64(10 + k), Version: 1, Tombstone: k%10 == 9}
+			want[i] = sqlstore.ListRow{Key: keys[i], Index: coder.EncodeIndex(indexOf(r, 0)), Version: coder.EncodeVersion(r)}
+			if k == 3 {
+				want[i].Version = nil
+			}
+		}
+		rows, err := s.Lookup(ctx, keys)
+		require.NoError(t, err)
+		require.Equal(t, want, rows)
+		for i := range rows { // no two share a slice
+			clear(rows[i].Key)
+			clear(rows[i].Index)
+			clear(rows[i].Version)
+		}
+		for i, row := range rows {
+			for _, b := range [][]byte{row.Key, row.Index, row.Version} {
+				require.Equal(t, make([]byte, len(b)), append([]byte{}, b...), "row %d", i)
+			}
+		}
+		again, err := s.Lookup(ctx, keys)
+		require.NoError(t, err)
+		require.Equal(t, want, again)
+	}
+}
+
+func testLookupSnapshot(t *testing.T, s sqlstore.Store) {
+	for _, n := range []int{2, 700} {
+		key := func(i int) []byte { return fmt.Appendf(nil, "/%d/%04d", n, i) }
+		var first, last []byte
+		keys := make([][]byte, n)
+		commit(t, s, func(b sqlstore.BatchWrite) {
+			for i := range n {
+				keys[i] = coder.EncodeIndexKey(key(i))
+				last = put(b, key(i), 1, nil, []byte("x"), false)
+			}
+			first = last
+		})
+		whileWriting(t, s, 100, func(b sqlstore.BatchWrite, i int) {
+			first = put(b, key(0), int64(i+1), first, []byte("x"), false)
+			last = put(b, key(n-1), int64(i+1), last, []byte("x"), false)
+		}, func() error {
+			rows, err := s.Lookup(context.Background(), keys)
+			switch {
+			case err != nil:
+				return err
+			case !bytes.Equal(rows[0].Index, rows[n-1].Index):
+				return fmt.Errorf("one Lookup saw index rows %x and %x that always change together", rows[0].Index, rows[n-1].Index)
+			case rows[0].Version == nil || rows[n-1].Version == nil:
+				return errors.New("one Lookup saw an index row without its version row")
+			}
+			return nil
+		})
 	}
 }
 

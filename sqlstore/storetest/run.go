@@ -25,6 +25,8 @@ func Run(t *testing.T, open Opener) {
 		{"ListIsOneSnapshot", testListSnapshot},
 		{"ListPages", testListPages},
 		{"ListMissingVersion", testListMissingVersion},
+		{"LookupFindsEachKey", testLookup},
+		{"LookupIsOneSnapshot", testLookupSnapshot},
 		{"CountJudgesRevisionAndTombstone", testCount},
 		{"SeekNthFindsTheRowAfter", testSeekNth},
 		{"LatestAtOrBeforeOfManyRanges", testLatestAtOrBefore},

@@ -177,6 +177,13 @@ func (l *line) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListR
 	return l.Store.List(ctx, q)
 }
 
+func (l *line) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	return l.Store.Lookup(ctx, keys)
+}
+
 func (l *line) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {
 	if err := l.pass(ctx); err != nil {
 		return 0, 0, err

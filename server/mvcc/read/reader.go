@@ -24,9 +24,11 @@ type Reader struct {
 	view      *keyspace.View
 	timeout   *mvcc.Timeout
 	maxSorted int
-	sorted    atomic.Int64  // bytes of the ranges that streams have sorted and not sent yet
-	counting  chan struct{} // holds a token while a piece is counted: concurrent requests count the same
-	turns     chan struct{} // holds a token for each client's range that reads the table beyond its first page
+	sorted    atomic.Int64               // bytes of the ranges that streams have sorted and not sent yet
+	counting  chan struct{}              // holds a token while a piece is counted: concurrent requests count the same
+	turns     chan struct{}              // holds a token for each client's range that reads the table beyond its first page
+	lookups   gatherer[sqlstore.ListRow] // of index rows with their version rows
+	rows      gatherer[[]byte]           // of single rows
 }
 
 // MaxSorted is how many bytes of keys and values the ranges may have together that streams
@@ -59,10 +61,16 @@ type Node interface {
 // New returns a Reader of store and of view, which the node's changes pass through. timeout bounds
 // requests. maxSorted is MaxSorted, or less in tests.
 func New(node Node, store sqlstore.Store, view *keyspace.View, timeout *mvcc.Timeout, maxSorted int) *Reader {
-	return &Reader{
+	r := &Reader{
 		node: node, store: store, view: view, timeout: timeout, maxSorted: maxSorted, counting: make(chan struct{}, 1),
 		turns: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+	r.lookups.timeout, r.rows.timeout = timeout, timeout
+	r.lookups.read = func(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+		return r.store.Lookup(ctx, keys)
+	}
+	r.rows.read = func(ctx context.Context, keys [][]byte) ([][]byte, error) { return r.store.MultiGet(ctx, keys) }
+	return r
 }
 
 // MaxRaces bounds how often a read of the current revision starts again because compaction

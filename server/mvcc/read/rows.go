@@ -21,8 +21,11 @@ func (r *Reading) Get(ctx context.Context, key []byte, needValue bool) (*coder.R
 		fill = r.reader.view.BeginKey(key)
 	}
 	r.readsTable()
-	lo, hi := coder.IndexBounds(key, nil)
-	page, _, err := r.readRows(ctx, lo, hi, needValue, 1)
+	row, err := r.readKey(ctx, coder.EncodeIndexKey(key), needValue)
+	var page []resolved
+	if err == nil && row.Key != nil {
+		page, err = r.resolve(ctx, []sqlstore.ListRow{row}, needValue)
+	}
 	if err != nil || len(page) == 0 {
 		fill.Drop()
 		return nil, err
@@ -37,6 +40,18 @@ func (r *Reading) Get(ctx context.Context, key []byte, needValue bool) (*coder.R
 		fill.Drop()
 	}
 	return rec, nil
+}
+
+// readKey reads an index row, and the version row that it names if needed. The Key of a missing row is nil.
+func (r *Reading) readKey(ctx context.Context, key []byte, version bool) (sqlstore.ListRow, error) {
+	if version {
+		return r.reader.lookups.get(ctx, key)
+	}
+	index, err := r.reader.rows.get(ctx, key)
+	if err != nil || index == nil {
+		return sqlstore.ListRow{}, err
+	}
+	return sqlstore.ListRow{Key: key, Index: index}, nil
 }
 
 // Scan calls emit with the records of span, in key order, some at a time, until emit

@@ -1,0 +1,178 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+)
+
+// heldReads are the reads of a gatherer, which wait until they are released.
+type heldReads struct {
+	gatherer[string]
+	mu      sync.Mutex
+	sizes   []int
+	now     int // the state that the next read sees
+	release chan error
+}
+
+func newHeldReads() *heldReads {
+	h := &heldReads{release: make(chan error)}
+	h.gatherer = gatherer[string]{timeout: mvcc.NewTimeout(time.Minute), read: h.read}
+	return h
+}
+
+func (h *heldReads) read(ctx context.Context, keys [][]byte) ([]string, error) {
+	h.mu.Lock()
+	h.sizes = append(h.sizes, len(keys))
+	seen := h.now
+	h.mu.Unlock()
+	select {
+	case err := <-h.release:
+		values := make([]string, len(keys))
+		for i, k := range keys {
+			values[i] = fmt.Sprintf("%s@%d", k, seen)
+		}
+		return values, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// getAll gets n keys, named after name, in goroutines of their own, and returns when all wait.
+func (h *heldReads) getAll(ctx context.Context, name string, n int) (results map[string]error, wait func()) {
+	results = make(map[string]error)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			v, err := h.get(ctx, fmt.Appendf(nil, "%s%d", name, i))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				v = fmt.Sprintf("%s%d", name, i)
+			}
+			results[v] = err
+		})
+	}
+	synctest.Wait()
+	return results, wg.Wait
+}
+
+// A caller gets what a read sees that began after it came, however many reads are under way.
+func TestGatheredReadsBeginAfterTheirCallersCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		early, earlyCame := h.getAll(t.Context(), "early", maxReads)
+		h.now = 1 // a commit that the reads under way do not see
+		late, lateCame := h.getAll(t.Context(), "late", 3)
+		for range maxReads {
+			h.release <- nil
+		}
+		earlyCame()
+		synctest.Wait()
+		h.release <- nil
+		lateCame()
+		synctest.Wait()
+		require.Len(t, early, maxReads)
+		for v := range early {
+			require.Contains(t, v, "@0")
+		}
+		require.Equal(t, map[string]error{"late0@1": nil, "late1@1": nil, "late2@1": nil}, late)
+		require.Equal(t, []int{1, 1, 3}, h.sizes, "what came while reads were under way is one read")
+		require.Zero(t, h.reads)
+	})
+}
+
+// A read is bounded, and those that are beyond it are the next one.
+func TestGatheredReadsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		const n = maxReads + 2*maxReadKeys + 5
+		all, came := h.getAll(t.Context(), "k", n)
+		for range maxReads + 3 {
+			h.release <- nil
+			synctest.Wait()
+		}
+		came()
+		require.Len(t, all, n)
+		require.Equal(t, []int{1, 1, maxReadKeys, maxReadKeys, 5}, h.sizes)
+	})
+}
+
+// A caller that leaves does not end the read of others, nor is its key read if it left before the read began.
+func TestCallersLeaveGatheredReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		ctx, leave := context.WithCancel(t.Context())
+		first, firstCame := h.getAll(t.Context(), "first", maxReads)
+		gone, goneCame := h.getAll(ctx, "gone", 2)
+		stay, stayCame := h.getAll(t.Context(), "stay", 2)
+		for range maxReads {
+			h.release <- nil
+		}
+		firstCame()
+		synctest.Wait()
+		require.Len(t, first, maxReads)
+		require.Equal(t, []int{1, 1, 4}, h.sizes)
+		queued, queuedCame := h.getAll(t.Context(), "next", maxReads-1) // takes the other read
+		left, leftCame := h.getAll(ctx, "left", 3)
+		leave()
+		goneCame()
+		leftCame()
+		require.Equal(t, map[string]error{"gone0": context.Canceled, "gone1": context.Canceled}, gone)
+		require.Len(t, left, 3)
+		for range maxReads {
+			h.release <- nil
+		}
+		stayCame()
+		queuedCame()
+		synctest.Wait()
+		require.Equal(t, map[string]error{"stay0@0": nil, "stay1@0": nil}, stay)
+		require.Len(t, queued, maxReads-1)
+		require.Equal(t, []int{1, 1, 4, 1}, h.sizes, "keys of callers that left were read")
+		require.Zero(t, h.reads)
+	})
+}
+
+// All callers of a read that fails get its error, and one that does not end ends with the timeout.
+func TestGatheredReadsFailTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		broken := errors.New("broken")
+		all, came := h.getAll(t.Context(), "k", maxReads+2)
+		for range maxReads {
+			h.release <- nil
+		}
+		synctest.Wait()
+		h.release <- broken
+		came()
+		failed := 0
+		for _, err := range all {
+			if err != nil {
+				require.ErrorIs(t, err, broken)
+				failed++
+			}
+		}
+		require.Equal(t, 2, failed)
+
+		ctx, cancel := h.timeout.Bound(t.Context())
+		defer cancel()
+		slow, came := h.getAll(ctx, "k", maxReads+2)
+		came()
+		require.Len(t, slow, maxReads+2)
+		for _, err := range slow {
+			require.ErrorIs(t, mvcc.PublicError(ctx, err), mvcc.ErrTimeout)
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Minute) // the reads end, and with them their goroutines
+		require.Zero(t, h.reads)
+	})
+}
