@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
 // Errors of Transfer.
@@ -27,7 +25,7 @@ var (
 // can commit, and a leader whose lock no other process took continues in the same call.
 // lead must return soon after its context has ended, because the lock is released after
 // that. If it returns before, the lock is released, and this member stands back (at
-// first for timing.StandBack, doubled by each further short call, up to
+// first for at most timing.StandBack, doubled by each further short call, up to
 // timing.LongestStandBack), so that others get their chance. An error is then logged and counted.
 //
 // observed is called when the holder has changed, with its member id; 0 is none. Calls
@@ -104,23 +102,4 @@ func (r *Registry) Transfer(ctx context.Context, successor Member) error {
 	case <-ctx.Done():
 		return fmt.Errorf("member: waiting for the transfer: %w", ctx.Err())
 	}
-}
-
-// standBack keeps a member whose lead has failed from taking the lock again before
-// others could.
-type standBack struct {
-	until time.Time
-	delay time.Duration
-}
-
-func (s *standBack) active() bool { return time.Now().Before(s.until) }
-
-// after returns how long to stand back after a call of lead that took so long.
-func (s *standBack) after(took time.Duration) time.Duration {
-	if took > timing.LongestStandBack {
-		s.delay = 0
-	}
-	s.delay = min(max(2*s.delay, timing.StandBack), timing.LongestStandBack)
-	s.until = time.Now().Add(s.delay)
-	return s.delay
 }

@@ -176,7 +176,7 @@ func (e *elector) nextPoll() time.Duration {
 		return e.cfg.holderPoll()
 	case e.term != nil, e.mayHold, !e.quit.IsZero(), e.holder == 0, e.holder == e.id: // an answer that failed is repeated
 		return e.cfg.fastPoll
-	case e.pending.challenge != 0 && h.silent() && e.standing() && !e.backoff.active():
+	case e.pending.challenge != 0 && h.silent() && e.standing() && !e.standsBack():
 		return min(e.cfg.fastPoll, max(e.pending.deadline-e.pending.waited, time.Millisecond))
 	case h.silent() || !h.heard:
 		return e.cfg.fastPoll

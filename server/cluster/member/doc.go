@@ -13,16 +13,14 @@
 //
 // The lock is for liveness only. The fence row decides which process may commit: taking
 // the lock too early costs a pause, never a write. ../DESIGN.md has the lock row, the rule
-// and the reasons.
+// of liveness and the reasons.
 //
 // # Rows
 //
 // A member's row is named after the member, so its id is the same after every
-// restart. Each start writes a new incarnation into it. A process that starts under
-// the name of a running member is refused with ErrRunning, unless it is
-// forced; that happens to two nodes that were both left with the default name. A
-// process whose row was taken over finds an incarnation that is not its own when it
-// next looks, and ends with ErrReplaced.
+// restart. Each start writes a new incarnation into it. A process whose row was taken over finds an incarnation that is
+// not its own when it next polls, and ends with ErrReplaced. Two nodes that were both left with the default name
+// are one member: the second one is refused with ErrRunning.
 //
 // A row is plain JSON, compared and swapped as a whole, which is one statement. A process writes its own row alone, and
 // raises the heartbeat with each write. Data that concerns other members (ids, peer URLs, membership) is changed
@@ -31,42 +29,10 @@
 //
 // # Alive
 //
-// No two clocks are compared. A process raises the number in its row at every heartbeat;
-// another one believes it alive while it sees the number change, and counts it as not alive
-// after three heartbeats without a change, by its own monotonic clock. Time in which it
-// could not read the table does not count: after an outage of the database all
-// members are as they were. A row seen for the first time counts as alive for as
-// long, unless its process said that it stopped.
-//
-// # Lock
-//
-// One row names the process that is to lead. Another one may swap the row when it was released, when its holder was
-// replaced or removed, and when the holder left a challenge in the row unanswered (contest.go). Followers that hear the
-// leader otherwise (RecordHeartbeat) do not challenge it, so that an idle cluster writes heartbeats only.
-//
-// # Challenges of members
-//
-// A process that starts under the name of a member that did not leave, and "sqlbrain recover", have to know whether that
-// member's process runs. They write challenges into its row (challenge.go). Every process polls its own row, and answers
-// a challenge with a heartbeat at once. A process that leaves several challenges in a row unanswered is silent. Each
-// challenge is a write, so that a database that takes no writes makes no process silent.
-//
-// # Certificates
-//
-// A row has the fingerprint of the certificate that the member's process shows to
-// other members. A process that starts publishes it as it joins, and with each
-// heartbeat. Other members learn of a new one at their next poll, because a join
-// is a change, or at once by Refresh, when they meet an unknown certificate.
-//
-// # Protocols
-//
-// A row has the number of its process's protocol (protocol.go). A process does not join while one runs that has
-// another number.
-//
-// # Peer URLs
-//
-// A process joins only with peer URLs that others can reach, and that no other running
-// process advertises. Two URLs that differ in the scheme only are the same.
+// No two clocks are compared. A process counts as alive while another one sees its heartbeats, by the clock of that one
+// (view.go). A row seen for the first time counts as alive for as long, unless its process said that it stopped. A
+// process that starts under the name of a member that did not leave, and "sqlbrain recover", write challenges into that
+// member's row (challenge.go), which its process answers with a heartbeat.
 //
 // # Changes
 //
@@ -80,7 +46,7 @@
 //     second. Learners are refused: a node that reads the database itself has
 //     nothing to catch up with, and none is ever promoted.
 //   - Remove deletes a member's row. Its process, if one runs, finds that out at
-//     its next heartbeat and ends with ErrRemoved; if it led, another node takes
+//     its next poll and ends with ErrRemoved; if it led, another node takes
 //     over. The procedure of etcd, adding a new member and wiping the old one's
 //     data, is a restart here: a process that is started under the name joins as a new
 //     member with a new id. An id that was removed never comes back. To take a node

@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // elector is this process's part in the election. Registry.Run calls step with each lock row
@@ -41,8 +42,13 @@ type elector struct {
 	hearing  hearing     // of the holder
 	reported uint64      // the holder that observed was last called with
 	last     uint64      // the last holder that was not 0
-	backoff  standBack
+	// A member whose lead has failed so often in a row does not take the lock before others could.
+	failures  int
+	standBack time.Time
 }
+
+// standBack is for how long.
+var standBack = retry.Backoff{Min: timing.StandBack, Max: timing.LongestStandBack}
 
 // leadership is one call of lead, and what remains to be done after it.
 type leadership struct {
@@ -70,6 +76,9 @@ func newElector(r *Registry) *elector {
 
 // standing reports whether the process may take the lock. e.mu is held.
 func (e *elector) standing() bool { return e.lead != nil && e.quit.IsZero() }
+
+// standsBack reports whether it does not take it for a while. e.mu is held.
+func (e *elector) standsBack() bool { return time.Now().Before(e.standBack) }
 
 // vacant reports whether the lock may be taken at once: it was released, or its holder's process is known to be gone.
 func (e *elector) vacant() bool {
@@ -109,7 +118,7 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 		t.cancel()
 	}
 	lost := t != nil && t.lost
-	standing, standsBack := e.standing(), e.backoff.active()
+	standing, standsBack := e.standing(), e.standsBack()
 	e.mu.Unlock()
 
 	switch {
@@ -213,7 +222,12 @@ func (e *elector) begin(l lock) {
 			e.log.Info("stopped leading", "lost", t.lost, "result", err)
 			return
 		}
-		delay := e.backoff.after(t.over.Sub(t.begun))
+		e.failures++
+		if t.over.Sub(t.begun) > timing.LongestStandBack {
+			e.failures = 1
+		}
+		delay := standBack.Pause(e.failures)
+		e.standBack = t.over.Add(delay)
 		if err == nil {
 			e.log.Info("leading ended by itself, standing back", "for", delay)
 			return

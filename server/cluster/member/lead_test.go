@@ -160,16 +160,6 @@ func TestFailedLeadIsRetriedWithoutOtherMembers(t *testing.T) {
 	})
 }
 
-func TestAMemberStandsBackLongerEveryTime(t *testing.T) {
-	var s standBack
-	require.False(t, s.active())
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 16} {
-		require.Equal(t, want*timing.StandBack, s.after(timing.StandBack))
-	}
-	require.True(t, s.active())
-	require.Equal(t, timing.StandBack, s.after(timing.LongestStandBack+1), "after a long term")
-}
-
 func TestARestartTakesItsOwnLockAtOnce(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
 		a := g.join("a")

@@ -55,9 +55,8 @@ type Registry struct {
 	// misunderstood is the error of CheckProtocols that was logged last.
 	misunderstood string
 
-	endOnce sync.Once
-	ended   chan struct{}
-	err     error // set before ended is closed
+	member context.Context // ends with the reason why this process is no longer the member
+	end    context.CancelCauseFunc
 }
 
 // Self returns this member as it was last seen in the table; a zero Member if it was removed.
@@ -67,17 +66,10 @@ func (r *Registry) Self() Member {
 }
 
 // Ended is closed once this process is no longer the member; Err returns why.
-func (r *Registry) Ended() <-chan struct{} { return r.ended }
+func (r *Registry) Ended() <-chan struct{} { return r.member.Done() }
 
 // Err returns nil until Ended is closed, and ErrRemoved or ErrReplaced afterwards.
-func (r *Registry) Err() error {
-	select {
-	case <-r.ended:
-		return r.err
-	default:
-		return nil
-	}
-}
+func (r *Registry) Err() error { return context.Cause(r.member) }
 
 // PiggybackRead adds keys to the query of each poll; it saves a separate one. keys is called before the query, and
 // the callback that it returns with their values after it. Neither may block; the keys may be nil.
@@ -98,24 +90,21 @@ func (r *Registry) Members(ctx context.Context) ([]Member, error) {
 
 // Find returns the member with this id. It reads the table only for one that it
 // has not seen.
-func (r *Registry) Find(ctx context.Context, id uint64) (Member, bool, error) {
-	if m, ok := withID(r.view.last(), id); ok {
-		return m, true, nil
+func (r *Registry) Find(ctx context.Context, id uint64) (m Member, found bool, err error) {
+	if m, found = withID(r.view.last(), id); !found {
+		_, err = r.list(ctx)
+		m, found = withID(r.view.last(), id)
 	}
-	if _, err := r.list(ctx); err != nil {
-		return Member{}, false, err
-	}
-	m, ok := withID(r.view.last(), id)
-	return m, ok, nil
+	return m, found, err
 }
 
 // list reads the table and updates what this process knows of the members.
 func (r *Registry) list(ctx context.Context) (t table, err error) {
-	read, now := r.view.begin(), time.Now()
+	began := time.Now()
 	if t, err = readTable(ctx, r.store); err != nil {
 		return t, err
 	}
-	r.view.apply(t, read, now)
+	r.view.apply(t, began)
 	if r.Err() != nil {
 		return t, nil
 	}
@@ -126,6 +115,10 @@ func (r *Registry) list(ctx context.Context) (t table, err error) {
 		r.end(ErrReplaced)
 	default:
 		r.cfg.Certificate.Published(own.Fingerprint)
+	}
+	if err := r.Err(); err != nil {
+		r.log.Error("this process is no longer a member of the cluster", "member", r.cfg.Name, "error", err)
+		r.elector.stop()
 	}
 	r.logProtocols()
 	r.mu.Lock()
@@ -142,15 +135,6 @@ func (r *Registry) listCurrent(ctx context.Context) (table, error) {
 		err = r.Err()
 	}
 	return t, err
-}
-
-func (r *Registry) end(err error) {
-	r.endOnce.Do(func() {
-		r.err = err
-		close(r.ended)
-		r.log.Error("this process is no longer a member of the cluster", "member", r.cfg.Name, "error", err)
-		r.elector.stop()
-	})
 }
 
 // errDone ends commit without a commit and without an error: nothing is left to change.

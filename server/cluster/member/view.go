@@ -19,9 +19,7 @@ type view struct {
 	self uint64 // incarnation
 
 	mu      sync.Mutex
-	reads   uint64 // numbers given to reads as they begin
-	applied uint64 // the latest read that was applied
-	at      time.Time
+	at      time.Time // when the latest read that was applied began
 	clock   time.Duration
 	seen    map[uint64]*sighting
 	members []Member // ordered by id
@@ -38,34 +36,18 @@ type sighting struct {
 
 func newView(incarnation uint64) *view { return &view{self: incarnation, seen: map[uint64]*sighting{}} }
 
-// begin must be called before a read of the table begins; apply takes its number.
-func (v *view) begin() uint64 {
+// apply takes in what a read of all rows found, which began at now. Of reads that overtook each other, the one that
+// began last counts.
+func (v *view) apply(t table, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.reads++
-	return v.reads
-}
-
-// tick moves the clock on to a read that succeeded and began at now; v.mu is held.
-func (v *view) tick(now time.Time) {
+	if now.Before(v.at) {
+		return
+	}
 	if !v.at.IsZero() {
-		v.clock += min(max(now.Sub(v.at), 0), 2*timing.MemberList)
+		v.clock += min(now.Sub(v.at), 2*timing.MemberList)
 	}
-	if now.After(v.at) {
-		v.at = now
-	}
-}
-
-// apply takes in what the given read of all rows found, begun at now, and returns the
-// members. Of reads that overtook each other, the one that began last counts.
-func (v *view) apply(t table, read uint64, now time.Time) []Member {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if read < v.applied {
-		return v.members
-	}
-	v.tick(now)
-	v.applied = read
+	v.at = now
 	seen := make(map[uint64]*sighting, len(t.rows))
 	members := make([]Member, len(t.rows))
 	for i, e := range t.rows {
@@ -76,7 +58,6 @@ func (v *view) apply(t table, read uint64, now time.Time) []Member {
 	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
 	v.seen, v.members = seen, members
-	return members
 }
 
 // observe returns the sighting of m, updated; v.mu is held.
