@@ -145,7 +145,7 @@ func (r *Replica) checkContinues(ctx context.Context, log *history.Log) error {
 // has ended.
 func (r *Replica) FinalDivergenceCheck(ctx context.Context) {
 	for failures := 1; ; failures++ {
-		bounded, cancel := context.WithTimeout(ctx, timing.LookTimeout)
+		bounded, cancel := context.WithTimeout(ctx, timing.TablePollTimeout)
 		_, _, err := r.readFenceRow(bounded)
 		if err == nil {
 			err = r.Divergence.compareShared(bounded)

@@ -98,10 +98,10 @@ const (
 const (
 	// ReadLog is how often a follower without a feed reads the log.
 	ReadLog = 100 * time.Millisecond
-	// Look is how often a follower looks at the fence row and the alarms, whatever the
-	// feed brings. LookTimeout bounds one look.
-	Look        = time.Second
-	LookTimeout = 5 * time.Second
+	// TablePoll is how often a follower reads the fence row and the alarms, whatever the
+	// feed brings. TablePollTimeout bounds one read.
+	TablePoll        = time.Second
+	TablePollTimeout = 5 * time.Second
 	// LeaderSilence is how long a follower that hears nothing of the leader, or of commits,
 	// still reports that there is a leader, and that it knows of commits.
 	LeaderSilence = 3 * time.Second
@@ -155,7 +155,7 @@ const (
 	_ = uint(TakeoverWait - ReadLease - ReadLease/2)
 	// A new leader is as patient with the database as a follower. If it is cut off from the
 	// database altogether, it loses the lock first. Its wait is not silence of the database.
-	_ = uint(TakeoverSilence - LookTimeout)
+	_ = uint(TakeoverSilence - TablePollTimeout)
 	_ = uint(TakeoverSilence - Unheard - Answer - LongestPause)
 	_ = uint(TakeoverSilence - 2*TakeoverWait)
 	// A call to the old leader ends after the new one may serve, so it can be repeated.
@@ -165,7 +165,7 @@ const (
 	// A poll or an answer that hangs leaves time for another one before the deadline.
 	_ = uint(Answer - PollTimeout - AnswerTimeout)
 	// A holder polls often for longer than a follower counts on it, and than what the follower begins then may take.
-	_ = uint(FastPolls - FeedForgotten - FeedSilence - LookTimeout)
+	_ = uint(FastPolls - FeedForgotten - FeedSilence - TablePollTimeout)
 	// A heartbeat of a feed may be late before the holder is challenged, and more so before the feed ends.
 	_ = uint(Unheard - FeedHeartbeat - FastPoll)
 	_ = uint(FeedSilence - 3*FeedHeartbeat)
@@ -174,7 +174,7 @@ const (
 	// A feed that broke is opened again, or the log is read instead, before the follower
 	// reports that there is no leader. A leader that is silent is replaced before that, and one that steps down in
 	// order is followed by another one.
-	_ = uint(LeaderSilence - FeedSilence - Look)
+	_ = uint(LeaderSilence - FeedSilence - TablePoll)
 	_ = uint(LeaderSilence - Unheard - Answer - ReadLog)
 	_ = uint(LeaderSilence - 2*Handover)
 	// An attempt to connect to a leader ends, and the next one begins, before the follower
@@ -183,10 +183,10 @@ const (
 	// A connection that brings nothing is ended by the feed's silence before a ping ends it.
 	_ = uint(PeerPing + PeerPingTimeout - FeedSilence)
 	_ = uint(PeerPing - 2*PeerPingMin)
-	// A handshake that waits for the members to be read again has time left.
+	// A handshake that waits for the members to be read again, after a read that is under way, has time left.
 	_ = uint(PeerHandshake - 2*PeerRefresh)
-	_ = uint(PeerRefresh - RefreshPause - PollTimeout)
+	_ = uint(PeerRefresh - 2*(RefreshPause+PollTimeout))
 	// A follower whose feed broke has read the log before the answer to a forwarded write
 	// stops waiting for it.
-	_ = uint(ApplyWait - FeedSilence - Look - ReadLog)
+	_ = uint(ApplyWait - FeedSilence - TablePoll - ReadLog)
 )

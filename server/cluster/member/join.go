@@ -31,7 +31,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
 		began: time.Now(), incarnation: newID(), silenced: make(map[uint64]bool),
-		looked: make(chan struct{}), pollNow: make(chan struct{}, 1),
+		listed: make(chan struct{}), pollNow: make(chan struct{}, 1),
 	}
 	r.member, r.end = context.WithCancelCause(context.Background())
 	r.view = newView(r.incarnation)

@@ -91,10 +91,10 @@ func TestRefreshSeesWhatWasCommittedBefore(t *testing.T) {
 		defer r.kill()
 		for _, name := range []string{"n2", "n3"} {
 			start(t, store, name)
-			looked := r.Looked()
+			listed := r.Listed()
 			require.NoError(t, r.Refresh(t.Context()))
 			require.True(t, r.alive(name))
-			<-looked
+			<-listed
 		}
 	})
 }
@@ -149,10 +149,10 @@ func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
 		require.Equal(t, 1, seen())
 		other := run(t, start(t, store, "n2"))
 		require.Equal(t, 2, seen())
-		looked := r.Looked()
+		listed := r.Listed()
 		require.Equal(t, 2, seen())
 		select {
-		case <-looked:
+		case <-listed:
 			t.Error("the members are read although nothing has changed")
 		default:
 		}

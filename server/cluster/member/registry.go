@@ -50,7 +50,7 @@ type Registry struct {
 	heartbeatTrouble, lockTrouble bool          // the last heartbeat, or poll, failed
 
 	mu     sync.Mutex
-	looked chan struct{}    // closed, and replaced, at each list
+	listed chan struct{}    // closed, and replaced, at each list
 	period *heartbeatPeriod // of feeds, the current one; nil before the first
 	// misunderstood is the error of CheckProtocols that was logged last.
 	misunderstood string
@@ -123,8 +123,8 @@ func (r *Registry) list(ctx context.Context) (t table, err error) {
 	r.logProtocols()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(r.looked)
-	r.looked = make(chan struct{})
+	close(r.listed)
+	r.listed = make(chan struct{})
 	return t, nil
 }
 
@@ -179,9 +179,9 @@ func (r *Registry) refresh(ctx context.Context) (struct{}, error) {
 	return struct{}{}, err
 }
 
-// Looked returns a channel that is closed when the member rows are read next.
-func (r *Registry) Looked() <-chan struct{} {
+// Listed returns a channel that is closed when the member rows are read next.
+func (r *Registry) Listed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.looked
+	return r.listed
 }

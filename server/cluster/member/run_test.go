@@ -57,10 +57,17 @@ func (p *process) alive(name string) bool {
 
 const interval = timing.MemberHeartbeat
 
+// startRare is start with a process that polls as rarely as in production, for tests that take long by its clock.
+func startRare(t *testing.T, store sqlstore.Store, name string) *Registry {
+	r, err := Join(t.Context(), Config{Store: store, Name: name})
+	require.NoError(t, err)
+	return r
+}
+
 func TestMembersSeeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		n1, n2 := run(t, start(t, store, "n1")), run(t, start(t, store, "n2"))
+		n1, n2 := run(t, startRare(t, store, "n1")), run(t, startRare(t, store, "n2"))
 		defer n1.kill()
 		time.Sleep(20 * interval)
 		synctest.Wait()
@@ -80,7 +87,7 @@ func TestMembersSeeEachOther(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, member(t, n1.Registry, "n2").Alive, "that others write its row is no sign of life")
 
-		n2 = run(t, start(t, store, "n2"))
+		n2 = run(t, startRare(t, store, "n2"))
 		time.Sleep(interval)
 		synctest.Wait()
 		require.True(t, n1.alive("n2"))
@@ -94,7 +101,7 @@ func TestMembersSeeEachOther(t *testing.T) {
 		require.True(t, member(t, n1.Registry, "n2").Stopped)
 		require.False(t, member(t, n1.Registry, "n1").Stopped)
 
-		n2 = run(t, start(t, store, "n2"))
+		n2 = run(t, startRare(t, store, "n2"))
 		require.True(t, member(t, n1.Registry, "n2").Alive)
 		require.False(t, member(t, n1.Registry, "n2").Stopped)
 		n2.kill()
@@ -105,9 +112,9 @@ func TestMembersSeeEachOther(t *testing.T) {
 func TestNewMemberCountsSilenceFromItsFirstLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		start(t, store, "dead")
+		startRare(t, store, "dead")
 		time.Sleep(100 * interval)
-		n1 := run(t, start(t, store, "n1"))
+		n1 := run(t, startRare(t, store, "n1"))
 		defer n1.kill()
 		require.True(t, n1.alive("dead"))
 		time.Sleep((timing.MissedHeartbeats + 1) * interval)
@@ -119,7 +126,7 @@ func TestNewMemberCountsSilenceFromItsFirstLook(t *testing.T) {
 func TestRunReportsHowItEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		n1, n2, n3 := run(t, start(t, store, "n1")), run(t, start(t, store, "n2")), run(t, start(t, store, "n3"))
+		n1, n2, n3 := run(t, startRare(t, store, "n1")), run(t, startRare(t, store, "n2")), run(t, startRare(t, store, "n3"))
 		for _, p := range []*process{n1, n2, n3} {
 			defer p.kill()
 			require.NoError(t, p.Err())

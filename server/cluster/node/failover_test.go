@@ -206,7 +206,7 @@ func TestHangingReadDoesNotDelayLeadership(t *testing.T) {
 	next := g.others(old)[0]
 	requireGet(t, next, "k", "")
 	old.door.jam() // no feed: it reads the log
-	eventually.True(t, "the feed to be missed", func() bool { return next.silence() > timing.Look })
+	eventually.True(t, "the feed to be missed", func() bool { return next.silence() > timing.TablePoll })
 	hung := next.line.hang(coder.AuthSettingsKey()) // the poll reads the fence row, too
 	require.NoError(t, <-hung)
 	next.line.hang(nil)

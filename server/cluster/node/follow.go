@@ -112,7 +112,7 @@ func (n *Node) followFeed(ctx context.Context, member uint64) (fed bool, err err
 			}
 		}
 		fed = true
-		n.hear()
+		n.recordSign()
 		if u.KeepsLock {
 			n.members.RecordHeartbeat(member)
 		}
@@ -140,7 +140,7 @@ func (n *Node) readLog(ctx context.Context) error {
 		return nil // it leads, or is about to
 	}
 	defer n.role.Release(1)
-	ctx, cancel := context.WithTimeout(ctx, timing.LookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timing.TablePollTimeout)
 	defer cancel()
 	n.reading.Store(&cancel)
 	if n.locked.Load() {
@@ -175,37 +175,37 @@ func (n *Node) cutOff(ctx context.Context) {
 	}
 }
 
-// piggybackRead returns what a poll of the members is to read for this node. A follower need not look at the table
+// piggybackRead returns what a poll of the members is to read for this node. A follower need not poll the table
 // for a while if that shows that nothing has changed.
 func (n *Node) piggybackRead() (keys [][]byte, found func(rows [][]byte)) {
 	return n.replica.PiggybackRead(func() {
-		if n.silence() <= timing.Look {
-			n.looks.Reset(timing.Look)
+		if n.silence() <= timing.TablePoll {
+			n.tablePolls.Reset(timing.TablePoll)
 		}
 	})
 }
 
-// look reads the state that the feed does not carry, and keeps the follower up to date
+// pollTable reads the state that the feed does not carry, and keeps the follower up to date
 // while the feed is silent.
-func (n *Node) look(ctx context.Context) {
+func (n *Node) pollTable(ctx context.Context) {
 	out := false
-	defer n.looks.Stop()
+	defer n.tablePolls.Stop()
 	for {
 		select {
-		case <-n.looks.C:
+		case <-n.tablePolls.C:
 		case <-ctx.Done():
 			return
 		}
-		n.looks.Reset(timing.Look)
+		n.tablePolls.Reset(timing.TablePoll)
 		if _, changed := n.current(); n.replica.Leading() {
 			await(ctx, changed) // the end of the leadership closes it
 			continue
 		}
 		var err error
-		if n.silence() > timing.Look {
+		if n.silence() > timing.TablePoll {
 			err = n.readLog(ctx)
 		} else {
-			bounded, cancel := context.WithTimeout(ctx, timing.LookTimeout)
+			bounded, cancel := context.WithTimeout(ctx, timing.TablePollTimeout)
 			_, err = n.replica.RefreshState(bounded)
 			cancel()
 		}
@@ -213,10 +213,10 @@ func (n *Node) look(ctx context.Context) {
 			err = nil // it has said so
 		}
 		if err != nil && !out && ctx.Err() == nil {
-			n.log.Warn("cannot look at the table, trying again", "error", err)
+			n.log.Warn("cannot poll the table, trying again", "error", err)
 		}
 		if err == nil && out {
-			n.log.Info("looking at the table again")
+			n.log.Info("polling the table again")
 		}
 		out = err != nil
 	}

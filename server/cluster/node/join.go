@@ -23,7 +23,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, start: time.Now(), role: semaphore.NewWeighted(1),
 		changed: make(chan struct{}), leadership: make(chan struct{}),
-		looks: time.NewTimer(timing.Look),
+		tablePolls: time.NewTimer(timing.TablePoll),
 	}
 	close(n.leadership)
 	n.working, n.closed = context.WithCancel(context.Background())
@@ -72,10 +72,10 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 func (n *Node) Start() {
 	working := n.working
 	n.members.PiggybackRead(n.piggybackRead)
-	n.replica.Losses.Tell(n.tellLoss)
+	n.replica.Losses.Tell(n.reportLoss)
 	n.members.Campaign(n.becomeLeader, n.observed)
 	n.workers.Go(func() { n.follow(working) })
-	n.workers.Go(func() { n.look(working) })
+	n.workers.Go(func() { n.pollTable(working) })
 	n.workers.Go(func() { n.cutOff(working) })
 	n.workers.Go(func() { n.watchMembership(working) })
 	n.workers.Go(func() { n.revokePeers(working) })

@@ -76,7 +76,7 @@ type Node struct {
 	start   time.Time
 	metrics *metrics
 
-	looks *time.Timer // look waits for it
+	tablePolls *time.Timer // pollTable waits for it
 
 	working context.Context
 	closed  context.CancelFunc // ends working

@@ -16,14 +16,14 @@ import (
 func (n *Node) PeerCredentials() credentials.TransportCredentials { return n.security.Accept() }
 
 // revokePeers closes connections to and from processes that are no longer members',
-// after each look at the table.
+// after each list of the members.
 func (n *Node) revokePeers(ctx context.Context) {
 	for {
-		looked := n.members.Looked()
+		listed := n.members.Listed()
 		n.security.Revoke()
 		n.pool.Revoke()
 		select {
-		case <-looked:
+		case <-listed:
 		case <-ctx.Done():
 			return
 		}
@@ -44,7 +44,7 @@ type probed struct {
 func (n *Node) probePeers(ctx context.Context) {
 	known := make(map[uint64]*probed)
 	for {
-		looked := n.members.Looked()
+		listed := n.members.Listed()
 		members := n.members.Cached()
 		maps.DeleteFunc(known, func(id uint64, _ *probed) bool {
 			return !slices.ContainsFunc(members, func(m member.Member) bool { return m.ID == id })
@@ -65,7 +65,7 @@ func (n *Node) probePeers(ctx context.Context) {
 			}
 		}
 		select {
-		case <-looked:
+		case <-listed:
 		case <-ctx.Done():
 			return
 		}

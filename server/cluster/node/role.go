@@ -58,7 +58,7 @@ func (n *Node) becomeLeader(ctx context.Context) error {
 
 // observed is called when another member has the lock, 0 if none has.
 func (n *Node) observed(id uint64) {
-	n.hear() // a process that runs changed the row
+	n.recordSign() // a process that runs changed the row
 	n.replica.Divergence.Suspect()
 	n.mu.Lock()
 	n.wakeAll()

@@ -32,8 +32,8 @@ func (n *Node) Leader() uint64 {
 	}
 }
 
-// hear records a sign of life of the leader, and silence returns the time since then.
-func (n *Node) hear() { n.heard.Store(int64(time.Since(n.start))) }
+// recordSign records a sign of life of the leader, and silence returns the time since then.
+func (n *Node) recordSign() { n.heard.Store(int64(time.Since(n.start))) }
 
 func (n *Node) silence() time.Duration { return time.Since(n.start) - time.Duration(n.heard.Load()) }
 
@@ -108,8 +108,8 @@ func (n *Node) Figures(ctx context.Context, id uint64) (map[string]float64, erro
 	return feed.NewClient(c).Figures(ctx)
 }
 
-// tellLoss makes another member write down that the database lost data. It fails with the errors of all.
-func (n *Node) tellLoss(ctx context.Context, lost coder.DataLoss) error {
+// reportLoss makes another member write down that the database lost data. It fails with the errors of all.
+func (n *Node) reportLoss(ctx context.Context, lost coder.DataLoss) error {
 	var errs error
 	for _, m := range n.members.Cached() {
 		if m.ID == n.replica.MemberID() || !m.Alive {
@@ -124,10 +124,10 @@ func (n *Node) tellLoss(ctx context.Context, lost coder.DataLoss) error {
 		}
 		errs = errors.Join(errs, fmt.Errorf("asking member %s to write it down: %w", m, err))
 	}
-	return cmp.Or(errs, errNobodyToTell)
+	return cmp.Or(errs, errNoOtherMember)
 }
 
-var errNobodyToTell = errors.New("no other member is alive")
+var errNoOtherMember = errors.New("no other member is alive")
 
 // Connection implements the server's Router.
 type Connection struct{ *Node }
