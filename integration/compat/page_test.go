@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 var writePage = flag.Bool("write-page", false, "write docs/compatibility.md instead of comparing it")
@@ -45,6 +46,9 @@ func TestPage(t *testing.T) {
 	}
 	if harness.TargetIsEtcd() {
 		t.Skip("the page is about sqlbrain, and the target is etcd")
+	}
+	if enginetest.OnTiDB() {
+		t.Skip("the page is about SQLite, MariaDB and MySQL")
 	}
 	results.Lock()
 	failed, engines := results.failed, slices.Sorted(maps.Keys(results.engines))
