@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -73,7 +74,7 @@ func (a *Archive) copy(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var versions [][]byte
+	var versions []any // keys
 	newest := a.newest
 	lo, hi := coder.LogBounds(a.newest+1, math.MaxInt64)
 	err := rows(ctx, a.db.SQL(), "object", lo, hi, func(key, value []byte) error {
@@ -88,12 +89,21 @@ func (a *Archive) copy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range versions {
-		var value []byte
-		if err := a.db.SQL().QueryRowContext(ctx, valueOf, key).Scan(&value); err != nil {
-			return fmt.Errorf("version row %x: %w", key, err)
+	// Few statements: the client that compacts waits for less than a second.
+	for keys := range slices.Chunk(versions, 200) {
+		found := 0
+		err := rowsWhere(ctx, a.db.SQL(), "object", "internal_key IN (?"+strings.Repeat(", ?", len(keys)-1)+")", keys,
+			func(key, value []byte) error {
+				a.copied[string(key)] = value
+				found++
+				return nil
+			})
+		if err != nil {
+			return err
 		}
-		a.copied[string(key)] = value
+		if found != len(keys) {
+			return fmt.Errorf("%d of %d version rows that the log names are there", found, len(keys))
+		}
 	}
 	a.newest = newest
 	return nil
@@ -239,9 +249,13 @@ func (h *history) read(ctx context.Context, db *sql.DB, rows reader) error {
 }
 
 // rows calls each for the rows of [lo, hi) in a table.
-func rows(ctx context.Context, db *sql.DB, table string, lo, hi []byte, each func(key, value []byte) error) (err error) {
-	found, err := db.QueryContext(ctx,
-		"SELECT internal_key, object_value FROM "+table+" WHERE internal_key >= ? AND internal_key < ?", lo, hi)
+func rows(ctx context.Context, db *sql.DB, table string, lo, hi []byte, each func(key, value []byte) error) error {
+	return rowsWhere(ctx, db, table, "internal_key >= ? AND internal_key < ?", []any{lo, hi}, each)
+}
+
+func rowsWhere(ctx context.Context, db *sql.DB, table, condition string, args []any,
+	each func(key, value []byte) error) (err error) {
+	found, err := db.QueryContext(ctx, "SELECT internal_key, object_value FROM "+table+" WHERE "+condition, args...)
 	if err != nil {
 		return err
 	}
