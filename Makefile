@@ -145,7 +145,7 @@ long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousand
 	cd integration && SQLBRAIN_LONG=1 $(GO) test -timeout 6h -v ./...
 
 .PHONY: lint
-lint: fmt-check tidy-check deps-check vet staticcheck revive ## Formats, go.mod, linked packages, go vet, staticcheck and revive, all modules
+lint: fmt-check tidy-check deps-check vet staticcheck revive errorlint unparam ## Formats, go.mod, linked packages, go vet, staticcheck, revive, errorlint and unparam
 
 .PHONY: fmt-check
 fmt-check:
@@ -177,6 +177,20 @@ REVIVE := github.com/mgechev/revive@v1.17.0
 .PHONY: revive
 revive:
 	$(GO) run $(REVIVE) -config revive.toml -set_exit_status ./...
+
+# errorlint finds errors that are compared, or asserted, without regard to those that wrap them.
+ERRORLINT := codeberg.org/polyfloyd/go-errorlint@v1.9.1
+
+.PHONY: errorlint
+errorlint:
+	$(GO) run $(ERRORLINT) $(PACKAGES)
+
+# unparam finds parameters and results that no caller needs.
+UNPARAM := mvdan.cc/unparam@v0.0.0-20260823230713-2fa3d841b0c8
+
+.PHONY: unparam
+unparam:
+	$(GO) run $(UNPARAM) $(PACKAGES)
 
 .PHONY: generate
 generate: ## Write the Go code of .proto files; a test of integration/cmd/protogo fails if it is not up to date

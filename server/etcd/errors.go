@@ -141,7 +141,7 @@ func toGRPC(err error) error {
 // errors whose cause the answer does not name.
 func Answer(ctx context.Context, log *slog.Logger, method string, err error) error {
 	out := toGRPC(err)
-	if out == err { // nil, or the handler's own words
+	if _, own := status.FromError(err); own { // nil, or the handler's own words
 		return out
 	}
 	level := slog.LevelDebug

@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -129,7 +130,7 @@ func TestUnfinishedMessageIsReset(t *testing.T) {
 
 // stripped returns a stream's error without its cause.
 func stripped(err error) error {
-	if e, ok := err.(http2.StreamError); ok {
+	if e, ok := errors.AsType[http2.StreamError](err); ok {
 		e.Cause = nil
 		return e
 	}

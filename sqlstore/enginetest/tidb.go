@@ -129,7 +129,7 @@ func readVariables(rows driver.Rows, override map[string]string) (driver.Rows, e
 	m := &madeUp{columns: rows.Columns()}
 	for {
 		row := make([]driver.Value, len(m.columns))
-		if err := rows.Next(row); err == io.EOF {
+		if err := rows.Next(row); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return nil, errors.Join(err, rows.Close())
