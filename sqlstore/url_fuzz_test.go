@@ -1,11 +1,12 @@
 package sqlstore_test
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -22,16 +23,11 @@ func FuzzParseURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		u, err := sqlstore.ParseURL(raw)
 		if err != nil {
-			if u != nil || !errors.Is(err, sqlstore.ErrURL) {
-				t.Fatalf("%q: %v, %v", raw, u, err)
-			}
+			require.ErrorIs(t, err, sqlstore.ErrURL, "%q", raw)
+			require.Nil(t, u)
 			return
 		}
-		again, err := sqlstore.ParseURL(u.String())
-		if err != nil || again.String() != u.String() || again.Address != u.Address || again.User != u.User ||
-			again.Database != u.Database || again.Path != u.Path {
-			t.Fatalf("%q prints as %q, which parses as %v, %v", raw, u, again, err)
-		}
+		requireSame(t, u)
 	})
 }
 

@@ -1,11 +1,12 @@
 package sqlstore_test
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -26,20 +27,19 @@ func TestParseURL(t *testing.T) {
 		"mysql://u:p@h/n?server-public-key=a":           {Dialect: "mysql", Address: "h:3306", User: "u", Database: "n"},
 	} {
 		u, err := sqlstore.ParseURL(raw)
-		if err != nil {
-			t.Errorf("%s: %v", raw, err)
-			continue
-		}
-		if u.Dialect != want.Dialect || u.Path != want.Path || u.Address != want.Address || u.User != want.User ||
-			u.Database != want.Database {
-			t.Errorf("%s: %+v, want %+v", raw, *u, want)
-		}
-		// What is printed means the same, but for the password.
-		again, err := sqlstore.ParseURL(u.String())
-		if err != nil || again.String() != u.String() {
-			t.Errorf("%s prints as %s, which parses as %v, %v", raw, u, again, err)
-		}
+		require.NoError(t, err, raw)
+		require.Equal(t, want, sqlstore.URL{Dialect: u.Dialect, Path: u.Path, Address: u.Address, User: u.User,
+			Database: u.Database, Socket: u.Socket}, raw)
+		requireSame(t, u)
 	}
+}
+
+// requireSame: what is printed means the same, but for the password.
+func requireSame(t *testing.T, u *sqlstore.URL) {
+	t.Helper()
+	again, err := sqlstore.ParseURL(u.String())
+	require.NoError(t, err, u)
+	require.Equal(t, u.String(), again.String())
 }
 
 func TestParseURLRefuses(t *testing.T) {
@@ -65,6 +65,13 @@ func TestParseURLRefuses(t *testing.T) {
 		"mysql://u:s3cret@h":                                 "database",
 		"mysql://u:s3cret@h/a/b":                             "database",
 		"mysql://u:s3cret@h:0/n":                             "port",
+		"tidb://u:s3cret@a:1,b,c:2?tls=true":                 "database",
+		"mysql://u:s3cret@a,b:0/n":                           "port",
+		"mysql://u:s3cret@a,,b/n":                            "host",
+		"mysql://u:s3cret@a,/n":                              "host",
+		"mysql://u:s3cret@,a/n":                              "host",
+		"mysql://u:s3cret@a,b:3306,b/n":                      "twice",
+		"mysql://u:s3cret@a,b c/n":                           "hosts",
 		"mysql://u:s3cret@h:70000/n":                         "port",
 		"mysql://u:s3cret/x@h/n":                             "percent-encoded",
 		"mysql://u:s3cret#x@h/n":                             "percent-encoded",
@@ -87,25 +94,17 @@ func TestParseURLRefuses(t *testing.T) {
 		"mysql://u:s3cret@h/n?timeout=-5s":                   `"-5s"`,
 		"mysql://u:s3cret@h/n?sql_mode=ANSI&tls=skip-verify": `"sql_mode"`,
 	} {
-		u, err := sqlstore.ParseURL(raw)
-		switch {
-		case err == nil:
-			t.Errorf("%s: accepted as %v", raw, u)
-		case !errors.Is(err, sqlstore.ErrURL) || !strings.Contains(err.Error(), says):
-			t.Errorf("%s: %q does not mention %s", raw, err, says)
-		case strings.Contains(err.Error(), secret):
-			t.Errorf("%s: the error shows the password: %v", raw, err)
-		}
+		_, err := sqlstore.ParseURL(raw)
+		require.ErrorIs(t, err, sqlstore.ErrURL, raw)
+		require.ErrorContains(t, err, says, raw)
+		require.NotContains(t, err.Error(), secret, raw)
 	}
 }
 
 func TestPasswordIsNeverShown(t *testing.T) {
 	t.Parallel()
-	const secret = "s3cret/with#every%thing@"
 	u, err := sqlstore.ParseURL("mysql://user:s3cret%2Fwith%23every%25thing%40@127.0.0.1:1/n?tls-ca=/nonexistent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "url", u, "value", *u)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "url", u, "value", *u)
@@ -114,61 +113,32 @@ func TestPasswordIsNeverShown(t *testing.T) {
 		shown = append(shown, fmt.Sprintf(format, u), fmt.Sprintf(format, *u))
 	}
 	for _, s := range shown {
-		if strings.Contains(s, "s3cret") || strings.Contains(s, secret) {
-			t.Errorf("the password is shown: %s", s)
-		}
+		require.NotContains(t, s, "s3cret")
 	}
-	if !strings.Contains(shown[0], "user") || !strings.Contains(shown[0], "xxxxx") {
-		t.Errorf("%s shows neither the user nor that there is a password", shown[0])
-	}
+	require.Contains(t, shown[0], "user")
+	require.Contains(t, shown[0], "xxxxx", "that there is a password")
 }
 
 func TestSeveralHostsInAURL(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		"mysql://u:p@a,b:3307,[::1]/n":   "a:3306 b:3307 [::1]:3306",
-		"tidb://u:p,@a:1,b,c:2?tls=true": "",
-		"tidb://u:p,@a:1,b,c:2/n":        "a:1 b:4000 c:2",
-		"mysql://u:p@a/n":                "a:3306",
+		"mysql://u:p@a,b:3307,[::1]/n": "a:3306 b:3307 [::1]:3306",
+		"tidb://u:p,@a:1,b,c:2/n":      "a:1 b:4000 c:2",
+		"mysql://u:p@a/n":              "a:3306",
 	} {
 		u, err := sqlstore.ParseURL(raw)
-		if want == "" {
-			if err == nil {
-				t.Errorf("%s has no database, and is taken", raw)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", raw, err)
-			continue
-		}
-		if got := strings.Join(u.Addresses(), " "); got != want {
-			t.Errorf("%s: %s, want %s", raw, got, want)
-		}
-		if raw == "tidb://u:p,@a:1,b,c:2/n" {
-			other, err := sqlstore.ParseURL("tidb://u:p,@b,c:2,a:1/n")
-			if err != nil || other.InOrder().String() != u.InOrder().String() || other.String() == u.String() {
-				t.Errorf("%s in order is %s, and %s %s (%v)", raw, u.InOrder(), other, other.InOrder(), err)
-			}
-		}
-		if again, err := sqlstore.ParseURL(u.String()); err != nil || again.String() != u.String() {
-			t.Errorf("%s prints as %s, which parses as %v, %v", raw, u, again, err)
-		}
+		require.NoError(t, err, raw)
+		require.Equal(t, want, strings.Join(u.Addresses(), " "), raw)
+		requireSame(t, u)
 	}
-	for raw, says := range map[string]string{
-		"mysql://u:s3cret@a,b:0/n":      "port",
-		"mysql://u:s3cret@a,,b/n":       "host",
-		"mysql://u:s3cret@a,/n":         "host",
-		"mysql://u:s3cret@,a/n":         "host",
-		"mysql://u:s3cret@a,b:3306,b/n": "twice",
-		"mysql://u:s3cret@a,b c/n":      "hosts",
-	} {
-		_, err := sqlstore.ParseURL(raw)
-		switch {
-		case err == nil && says != "":
-			t.Errorf("%s is taken", raw)
-		case err != nil && (!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cret")):
-			t.Errorf("%s: %v, which does not say %q, or shows the password", raw, err, says)
-		}
-	}
+	one, other := parse(t, "tidb://u:p,@a:1,b,c:2/n"), parse(t, "tidb://u:p,@b,c:2,a:1/n")
+	require.NotEqual(t, one.String(), other.String())
+	require.Equal(t, one.InOrder().String(), other.InOrder().String())
+}
+
+func parse(t *testing.T, raw string) *sqlstore.URL {
+	t.Helper()
+	u, err := sqlstore.ParseURL(raw)
+	require.NoError(t, err)
+	return u
 }

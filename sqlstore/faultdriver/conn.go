@@ -74,10 +74,7 @@ func nothing[T any](T) error { return nil }
 func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
 	result, _, err := under(ctx, c, kindOf(text, Exec), text,
 		func() (driver.Result, error) { return c.base.ExecContext(ctx, text, args) }, nothing)
-	if err != nil {
-		return nil, err
-	}
-	return result, nil
+	return result, err
 }
 
 // QueryContext implements driver.QueryerContext.
@@ -170,10 +167,7 @@ type stmt struct {
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	result, _, err := under(ctx, s.conn, kindOf(s.text, Exec), s.text,
 		func() (driver.Result, error) { return s.DriverStmt.ExecContext(ctx, args) }, nothing)
-	if err != nil {
-		return nil, err
-	}
-	return result, nil
+	return result, err
 }
 
 // QueryContext implements driver.StmtQueryContext.
@@ -199,15 +193,17 @@ type tx struct {
 
 // Commit implements driver.Tx.
 func (t *tx) Commit() error {
-	_, _, err := under(context.Background(), t.conn, Commit, "COMMIT",
-		func() (struct{}, error) { return struct{}{}, t.Tx.Commit() }, nothing)
-	return err
+	return t.end(Commit, "COMMIT", t.Tx.Commit)
 }
 
 // Rollback implements driver.Tx.
 func (t *tx) Rollback() error {
-	_, _, err := under(context.Background(), t.conn, Rollback, "ROLLBACK",
-		func() (struct{}, error) { return struct{}{}, t.Tx.Rollback() }, nothing)
+	return t.end(Rollback, "ROLLBACK", t.Tx.Rollback)
+}
+
+func (t *tx) end(kind Kind, text string, do func() error) error {
+	_, _, err := under(context.Background(), t.conn, kind, text,
+		func() (struct{}, error) { return struct{}{}, do() }, nothing)
 	return err
 }
 
@@ -222,11 +218,8 @@ type rows struct {
 }
 
 func wrapRows(c *conn, base driver.Rows, f Fault, err error) (driver.Rows, error) {
-	if err != nil {
-		return nil, err
-	}
-	if f.Rows == nil {
-		return base, nil
+	if err != nil || f.Rows == nil {
+		return base, err
 	}
 	return &rows{Rows: base, conn: c, err: f.Rows, left: f.RowsBefore, cut: f.Cut}, nil
 }

@@ -27,9 +27,7 @@ func TestBinaryLogThatACrashShortens(t *testing.T) {
 	} {
 		vars := map[string]string{"log_bin": "ON", "sync_binlog": "0"}
 		vars[c.name] = c.value
-		if got := losesBinlog(vars); got != c.want {
-			t.Errorf("%s=%q: %t, want %t", c.name, c.value, got, c.want)
-		}
+		require.Equal(t, c.want, losesBinlog(vars), "%s=%q", c.name, c.value)
 	}
 }
 

@@ -3,6 +3,8 @@ package mysql
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -13,15 +15,9 @@ func TestOnlyVerifiedServersMayAskForClearText(t *testing.T) {
 	for parameters, want := range map[string]bool{"": false, "?tls=true": true, "?tls=skip-verify": false,
 		"?tls=preferred": false, "?tls=false": false} {
 		u, err := sqlstore.ParseURL("mysql://u:p@db/n" + parameters)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		cfg, err := configOf(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cfg.AllowCleartextPasswords != want {
-			t.Errorf("%q: clear text is allowed: %v", parameters, cfg.AllowCleartextPasswords)
-		}
+		require.NoError(t, err)
+		require.Equal(t, want, cfg.AllowCleartextPasswords, parameters)
 	}
 }

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -26,9 +28,7 @@ import (
 func ordinaryUser(t *testing.T, rootURL string) string {
 	t.Helper()
 	u, err := url.Parse(rootURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	enginetest.Exec(t, rootURL, "CREATE USER app@'%' IDENTIFIED BY 'secret'")
 	enginetest.Exec(t, rootURL, "GRANT ALL ON `"+strings.TrimPrefix(u.Path, "/")+"`.* TO app@'%'")
 	u.User = url.UserPassword("app", "secret")
@@ -59,10 +59,9 @@ var writers = map[string]func(ctx context.Context, s sqlstore.Store) error{
 // takes no writes.
 func unavailable(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain) ||
-		!strings.Contains(fmt.Sprint(err), "read-only") {
-		t.Errorf("%s: %v; want ErrUnavailable, and that the server is read-only", what, err)
-	}
+	require.ErrorIs(t, err, sqlstore.ErrUnavailable, what)
+	require.NotErrorIs(t, err, sqlstore.ErrUncertain, what)
+	require.ErrorContains(t, err, "read-only", what)
 }
 
 func TestServerTurnsReadOnly(t *testing.T) {
@@ -77,13 +76,9 @@ func TestServerTurnsReadOnly(t *testing.T) {
 		createFence(t, s)
 		ctx := context.Background()
 		for name, write := range writers {
-			if err := write(ctx, s); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, write(ctx, s))
 			held, err := s.Get(ctx, coder.FenceKey())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
 			b := s.BeginBatchWrite()
 			b.Put([]byte("refused"), []byte("x"))
@@ -103,18 +98,14 @@ func TestServerTurnsReadOnly(t *testing.T) {
 
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
 			values, err := s.MultiGet(ctx, [][]byte{coder.FenceKey(), []byte("refused")})
-			if err != nil || string(values[0]) != string(held) || values[1] != nil {
-				t.Errorf("%s: the refused commit left %x (%v)", name, values, err)
-			}
-			if err := write(ctx, s); err != nil {
-				t.Errorf("%s, writable again: %v", name, err)
-			}
+			require.NoError(t, err)
+			require.Equal(t, [][]byte{held, nil}, values, "%s: what the refused commit left", name)
+			require.NoError(t, write(ctx, s), "%s, writable again", name)
 		}
 		failures, reconnects := gathered(t, registry, "sqlbrain_sql_failures_total"),
 			gathered(t, registry, "sqlbrain_sql_reconnects_total")
-		if failures["read_only"] < 2 || reconnects[""] < 1 {
-			t.Errorf("failures %v, reconnects %v", failures, reconnects)
-		}
+		require.GreaterOrEqual(t, failures["read_only"], 2.0)
+		require.GreaterOrEqual(t, reconnects[""], 1.0)
 
 		// Who only reads finds out as well.
 		for name, read := range map[string]func(context.Context) error{
@@ -125,9 +116,7 @@ func TestServerTurnsReadOnly(t *testing.T) {
 			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
 			defer cancel()
 			for range 2 { // with the connection that the first one made, and its statements
-				if err := read(limit); err != nil {
-					t.Errorf("%s, writable again: %v", name, err)
-				}
+				require.NoError(t, read(limit), "%s, writable again", name)
 				time.Sleep(300 * time.Millisecond) // then the connection is due for a check
 			}
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
@@ -145,9 +134,7 @@ func TestServerTurnsReadOnly(t *testing.T) {
 func gathered(t *testing.T, registry *prometheus.Registry, name string) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	values := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -179,64 +166,50 @@ func TestAnotherServerAnswers(t *testing.T) {
 			createFence(t, w)
 			b := w.BeginBatchWrite()
 			b.Put([]byte("server"), []byte(name))
-			if err := b.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, b.Commit(ctx))
 		}
 		var target atomic.Value // of new connections
 		target.Store(parse(t, old.URL()).Address)
 		at := enginetest.Forward(t, func() string { return target.Load().(string) })
 		s, err := open(ctx, parse(t, "mysql://app:secret@"+at+"/sqlbrain"), sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
 		reached := func() string {
 			t.Helper()
 			value, err := s.Get(ctx, []byte("server"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return string(value)
 		}
 		step := func(n int64) error { return swapFence(ctx, s, n) }
-		if err := step(2); err != nil || reached() != "old" {
-			t.Fatalf("before: %v", err)
-		}
+		require.NoError(t, step(2))
+		require.Equal(t, "old", reached())
 
 		t.Run("in order", func(t *testing.T) {
 			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 1")
 			target.Store(parse(t, promoted.URL()).Address)
 			// It finds out by the refusal, or, a while after the last one, by asking
 			// before it begins; then the promoted server refuses what it never got.
-			var conflict *sqlstore.Conflict
-			if err := step(3); !errors.As(err, &conflict) {
+			if err := step(3); !sqlstore.IsConflict(err) {
 				unavailable(t, "the write that finds out", err)
 			}
-			if got := reached(); got != "promoted" {
-				t.Errorf("reads are answered by the %s server", got)
-			}
-			if err := step(2); err != nil { // it never got the first
-				t.Errorf("on the promoted server: %v", err)
-			}
+			require.Equal(t, "promoted", reached())
+			require.NoError(t, step(2), "it never got the first")
 		})
 		t.Run("though the old one goes on", func(t *testing.T) {
 			enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 0")
+			// Only the connections that write break, of which there may be a spare one; those that read are alive.
+			var writing []*sql.Conn
+			for range 2 {
+				conn, err := s.Database().SQL().Conn(ctx)
+				require.NoError(t, err)
+				writing = append(writing, conn)
+			}
 			target.Store(parse(t, old.URL()).Address)
-			// Only the connection that writes breaks; those that read are alive.
-			conn, err := s.Database().SQL().Conn(ctx)
-			if err != nil {
-				t.Fatal(err)
+			for _, conn := range writing {
+				_, err = conn.ExecContext(ctx, "KILL CONNECTION_ID()")
+				require.Error(t, err, "KILL answered")
+				_ = conn.Close() // it is broken
 			}
-			_, err = conn.ExecContext(ctx, "KILL CONNECTION_ID()")
-			if err == nil {
-				t.Error("KILL answered")
-			}
-			_ = conn.Close() // it is broken
 			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
 			defer cancel()
 			for err := step(3); err != nil && limit.Err() == nil; err = step(3) {
@@ -244,9 +217,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := reached(); got != "old" {
-				t.Errorf("writes reach the old server again, and reads the %s one", got)
-			}
+			require.Equal(t, "old", reached(), "as writes do")
 		})
 	})
 }
@@ -261,29 +232,19 @@ func TestErrorsThatGiveUpTheConnections(t *testing.T) {
 		registry, faults := prometheus.NewRegistry(), faultdriver.New()
 		s := openURL(t, enginetest.Database(t), sqlstore.Options{Registerer: registry, WrapConnector: faults.Wrap})
 		createFence(t, s)
-		conns := faults.Conns()
 		faults.Set(func(st faultdriver.Statement) faultdriver.Fault {
 			if st.Kind != faultdriver.Exec || strings.HasPrefix(st.Text, "SET ") {
 				return faultdriver.Fault{}
 			}
 			return faultdriver.Fault{Before: &mysql.MySQLError{Number: number, Message: "injected"}}
 		})
-		if err := swapFence(context.Background(), s, 2); err == nil {
-			t.Errorf("error %d: no error", number)
-		}
+		require.Error(t, swapFence(t.Context(), s, 2), number)
 		faults.Set(nil)
-		if got := gathered(t, registry, "sqlbrain_sql_reconnects_total")[""]; got != want {
-			t.Errorf("error %d: connections were given up %v times, want %v", number, got, want)
-		}
-		if n := faults.Conns(); (n == 0) != (want == 1) {
-			t.Errorf("error %d: %d of %d connections are open", number, n, conns)
-		}
-		if err := swapFence(context.Background(), s, 2); err != nil {
-			t.Errorf("behind error %d: %v", number, err)
-		}
-		if n, err := testutil.GatherAndCount(registry, "sqlbrain_sql_failures_total"); err != nil || number != 1062 &&
-			n == 0 {
-			t.Errorf("error %d is not counted (%v)", number, err)
-		}
+		require.Equal(t, want, gathered(t, registry, "sqlbrain_sql_reconnects_total")[""], number)
+		require.Equal(t, want == 1, faults.Conns() == 0, "error %d: connections are closed", number)
+		require.NoError(t, swapFence(t.Context(), s, 2), "behind error %d", number)
+		counted, err := testutil.GatherAndCount(registry, "sqlbrain_sql_failures_total")
+		require.NoError(t, err)
+		require.Equal(t, number != 1062, counted > 0, "error %d is counted", number)
 	}
 }

@@ -3,8 +3,9 @@ package mysql
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -21,14 +22,10 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 		ordinaryUser(t, server.URL())
 		migrate(t, server.URL())
 		w, err := open(ctx, parse(t, server.URL()), sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b := w.BeginBatchWrite()
 		b.Put([]byte("server"), []byte(name))
-		if err := errors.Join(b.Commit(ctx), w.Close()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(b.Commit(ctx), w.Close()))
 	}
 	readOnly := func(name, value string) {
 		t.Helper()
@@ -38,14 +35,8 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 	u := parse(t, "mysql://app:secret@"+parse(t, servers["first"].URL()).Address+","+parse(t,
 		servers["second"].URL()).Address+"/sqlbrain?timeout=10s")
 	s, err := open(ctx, u, sqlstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
 	// reaches waits until commits and reads are answered by a server.
 	reaches := func(name string) {
 		t.Helper()
@@ -58,18 +49,13 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if limit.Err() != nil {
-				t.Fatalf("no commit on the %s server: %v", name, err)
-			}
-			if !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrUncertain) {
-				t.Fatal(err)
-			}
+			require.NoError(t, limit.Err(), "no commit on the %s server: %v", name, err)
+			require.True(t, errors.Is(err, sqlstore.ErrUnavailable) || errors.Is(err, sqlstore.ErrUncertain), err)
 		}
 		for range 40 { // every connection there is
 			value, err := s.Get(limit, []byte("server"))
-			if err != nil || string(value) != name {
-				t.Fatalf("reads are answered by the %q server, commits by the %s one: %v", value, name, err)
-			}
+			require.NoError(t, err)
+			require.Equal(t, name, string(value), "reads are answered by another server than commits")
 		}
 	}
 	reaches("second")
@@ -95,8 +81,7 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 	err = b.Commit(ctx)
 	unavailable(t, "while none takes writes", err)
 	for _, address := range u.Addresses() {
-		if _, err := open(ctx, u, sqlstore.Options{}); !strings.Contains(err.Error(), address) {
-			t.Errorf("%v does not name %s", err, address)
-		}
+		_, err := open(ctx, u, sqlstore.Options{})
+		require.ErrorContains(t, err, address)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -47,9 +48,7 @@ type stranger struct {
 func startStranger(t *testing.T, key *rsa.PrivateKey, change func(*stranger)) *stranger {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := &stranger{t: t, listener: listener, key: key}
 	change(s)
 	s.wg.Go(func() {
@@ -65,9 +64,7 @@ func startStranger(t *testing.T, key *rsa.PrivateKey, change func(*stranger)) *s
 		}
 	})
 	t.Cleanup(func() {
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
+		require.NoError(t, listener.Close())
 		s.wg.Wait()
 	})
 	return s
@@ -225,13 +222,9 @@ func connectorOf(t *testing.T, raw string, local bool) *connector {
 	t.Helper()
 	u := parse(t, raw)
 	cfg, err := configOf(u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c, err := newConnector(u, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !local {
 		asRemote(c)
 	}
@@ -240,11 +233,7 @@ func connectorOf(t *testing.T, raw string, local bool) *connector {
 
 func ping(t *testing.T, c *connector) error {
 	db := sql.OpenDB(c)
-	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { require.NoError(t, db.Close()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return db.PingContext(ctx)
@@ -253,18 +242,14 @@ func ping(t *testing.T, c *connector) error {
 func newKey(t *testing.T) *rsa.PrivateKey {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return key
 }
 
 func writePublicKey(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -272,9 +257,7 @@ func writePublicKey(t *testing.T, content string) string {
 func TestUserWithoutAPasswordLogsInOverTLS(t *testing.T) {
 	t.Parallel()
 	pair, err := tls.LoadX509KeyPair(writeCertificate(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := startStranger(t, newKey(t), func(s *stranger) {
 		s.greets, s.asks, s.tls = methodCached, methodNative, &tls.Config{Certificates: []tls.Certificate{pair}}
 	})
@@ -289,16 +272,12 @@ func TestStrangersDoNotGetThePassword(t *testing.T) {
 	t.Parallel()
 	key, other := newKey(t), newKey(t)
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	known := "server-public-key=" + writePublicKey(t,
 		string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
 	certFile, keyFile := writeCertificate(t)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	encrypted := &tls.Config{Certificates: []tls.Certificate{pair}}
 
 	const refused, accepted = "before the password was sent", ""
@@ -341,18 +320,17 @@ func TestStrangersDoNotGetThePassword(t *testing.T) {
 			s := startStranger(t, c.key, c.change)
 			raw := "mysql://u:" + thePassword + "@" + s.listener.Addr().String() + "/n?timeout=1m&" + c.params
 			err := ping(t, connectorOf(t, raw, c.local))
-			switch {
-			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-				t.Errorf("%v, want %q", err, c.want)
-			case err != nil && strings.Contains(err.Error(), thePassword):
-				t.Errorf("%v has the password", err)
-			case c.want == refused && (!strings.Contains(err.Error(), "tls=true") ||
-				!strings.Contains(err.Error(), "server-public-key")):
-				t.Errorf("%v does not say what to do", err)
+			if c.want == accepted {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.want)
+				require.NotContains(t, err.Error(), thePassword)
 			}
-			if s.read() != c.knowing {
-				t.Errorf("the server has the password: %v", s.read())
+			if c.want == refused { // it says what to do
+				require.ErrorContains(t, err, "tls=true")
+				require.ErrorContains(t, err, "server-public-key")
 			}
+			require.Equal(t, c.knowing, s.read(), "the server has the password")
 		})
 	}
 }
@@ -366,9 +344,7 @@ func TestLoginsOfServers(t *testing.T) {
 		asks := false // for the password
 		known := ""
 		db, err := OpenDB(parse(t, server.URL()), sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var name string
 		switch err := db.SQL().QueryRowContext(t.Context(), "SHOW STATUS LIKE 'Caching_sha2_password_rsa_public_key'").Scan(
 			&name, &known); err {
@@ -378,9 +354,7 @@ func TestLoginsOfServers(t *testing.T) {
 		default:
 			t.Fatal(err)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, db.Close())
 		for _, params := range []string{"", "?tls=preferred", "?tls=skip-verify"} {
 			err := ping(t, connectorOf(t, raw+params, false))
 			refused := err != nil && strings.Contains(err.Error(), "before the password was sent")
@@ -388,14 +362,10 @@ func TestLoginsOfServers(t *testing.T) {
 				t.Errorf("%q: %v", params, err)
 			}
 		}
-		if err := ping(t, connectorOf(t, raw, true)); err != nil {
-			t.Errorf("on this machine: %v", err)
-		}
+		require.NoError(t, ping(t, connectorOf(t, raw, true)), "on this machine")
 		if asks {
 			c := connectorOf(t, raw+"?server-public-key="+writePublicKey(t, known), false)
-			if err := ping(t, c); err != nil {
-				t.Errorf("with the server's key: %v", err)
-			}
+			require.NoError(t, ping(t, c), "with the server's key")
 		}
 	})
 }

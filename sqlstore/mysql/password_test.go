@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -21,9 +22,7 @@ func TestPasswordsOfConnections(t *testing.T) {
 		raw := ordinaryUser(t, server.URL())
 		migrate(t, raw)
 		withOld, err := url.Parse(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		withOld.User = url.UserPassword("app", "not this one")
 		u := parse(t, withOld.String())
 		var password atomic.Value
@@ -47,36 +46,22 @@ func TestPasswordsOfConnections(t *testing.T) {
 			return s.Close()
 		}
 		s, err := open(ctx, u, sqlstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if _, err := s.Timestamp(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		_, err = s.Timestamp(ctx)
+		require.NoError(t, err)
 		enginetest.Exec(t, server.URL(), "ALTER USER app@'%' IDENTIFIED BY 'changed'")
-		if err := reopen(); !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("with the old password: %v, want ErrUnavailable and no password", err)
-		}
+		err = reopen()
+		require.ErrorIs(t, err, sqlstore.ErrUnavailable, "with the old password")
+		require.NotContains(t, err.Error(), "secret")
 		password.Store("changed")
 		before := asked.Load()
-		if err := reopen(); err != nil {
-			t.Errorf("with the new password: %v", err)
-		}
-		if asked.Load() == before {
-			t.Error("the new connection did not ask for its password")
-		}
+		require.NoError(t, reopen(), "with the new password")
+		require.Greater(t, asked.Load(), before, "the new connection asks for its password")
 		password.Store("")
-		if err := reopen(); !errors.Is(err, failure) {
-			t.Errorf("without a password: %v", err)
-		}
-		if _, err := s.Timestamp(ctx); err != nil {
-			t.Errorf("on a connection that was open before: %v", err)
-		}
+		require.ErrorIs(t, reopen(), failure, "without a password")
+		_, err = s.Timestamp(ctx)
+		require.NoError(t, err, "on a connection that was open before")
 	})
 }
 
@@ -85,22 +70,20 @@ func TestConnectErrorsAreUnavailable(t *testing.T) {
 	ctx := context.Background()
 	// Nobody listens there.
 	_, err := open(ctx, parse(t, "mysql://user:s3cret@127.0.0.1:1/n"), sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("refused: %v", err)
-	}
+	require.ErrorIs(t, err, sqlstore.ErrUnavailable)
+	require.NotContains(t, err.Error(), "s3cret")
 	u := parse(t, enginetest.Database(t))
 	_, err = open(ctx, parse(t, "mysql://nobody:s3cret@"+u.Address+"/n"), sqlstore.Options{})
-	if !errors.Is(err, sqlstore.ErrUnavailable) || strings.Contains(err.Error(), "s3cret") ||
-		!strings.Contains(err.Error(), "nobody") {
-		t.Errorf("access denied: %v", err)
-	}
+	require.ErrorIs(t, err, sqlstore.ErrUnavailable, "access denied")
+	require.ErrorContains(t, err, "nobody")
+	require.NotContains(t, err.Error(), "s3cret")
 }
 
 // TestOpenDoesNotShowThePassword: of a file that does not exist.
 func TestOpenDoesNotShowThePassword(t *testing.T) {
 	t.Parallel()
 	u := parse(t, "mysql://user:s3cret%2Fwith%23every%25thing%40@127.0.0.1:1/n?tls-ca=/nonexistent")
-	if _, err := open(context.Background(), u, sqlstore.Options{}); err == nil || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("%v", err)
-	}
+	_, err := open(t.Context(), u, sqlstore.Options{})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "s3cret")
 }

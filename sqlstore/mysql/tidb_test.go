@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,9 +44,7 @@ func TestConformanceAsOnTiDB(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) sqlstore.Store {
 		s := openDisguised(t, &enginetest.TiDB{Regions: []string{"t_104_", regionKey([]byte("b")),
 			regionKey([]byte("mmmmmmmmm"))}})
-		if s.Info().Product != "TiDB" {
-			t.Fatalf("the disguise does not work: %+v", s.Info())
-		}
+		require.Equal(t, productTiDB, s.Info().Product, "the disguise does not work")
 		return s
 	})
 }
@@ -69,17 +66,11 @@ func TestPartitionsAreRegions(t *testing.T) {
 		regionKey([]byte("zz")),
 	}})
 	parts, err := s.GetPartitions(context.Background(), []byte("a"), []byte("z"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	bounds := [][]byte{[]byte("a"), []byte("bbbbbbbb"), []byte("c"), append([]byte("c"), long...), []byte("z")}
-	if len(parts) != len(bounds)-1 {
-		t.Fatalf("partitions %q, want those between %q", parts, bounds)
-	}
+	require.Len(t, parts, len(bounds)-1)
 	for i, p := range parts {
-		if !bytes.Equal(p.Start, bounds[i]) || !bytes.Equal(p.End, bounds[i+1]) {
-			t.Errorf("partition %d is %q, want it from %q to %q", i, p, bounds[i], bounds[i+1])
-		}
+		require.Equal(t, sqlstore.Partition{Start: bounds[i], End: bounds[i+1]}, p)
 	}
 }
 
@@ -103,14 +94,12 @@ func TestPartitionsWithoutRegions(t *testing.T) {
 	t.Parallel()
 	s := openDisguised(t, &enginetest.TiDB{})
 	parts, err := s.GetPartitions(context.Background(), []byte("a"), []byte("z"))
-	if err != nil || len(parts) != 1 || string(parts[0].Start) != "a" || string(parts[0].End) != "z" {
-		t.Errorf("%q, %v; want one", parts, err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, []sqlstore.Partition{{Start: []byte("a"), End: []byte("z")}}, parts)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.GetPartitions(ctx, []byte("a"), []byte("z")); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want that the context ended", err)
-	}
+	_, err = s.GetPartitions(ctx, []byte("a"), []byte("z"))
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // TestLimitsOfTiDB: what does not fit an entry or a transaction of TiDB is refused
@@ -140,20 +129,12 @@ func TestLimitsOfTiDB(t *testing.T) {
 			}
 			return b.Commit(context.Background())
 		}
-		if err := put(c.fits, 1); err != nil {
-			t.Errorf("%s: a value of %d bytes: %v", name, c.fits, err)
-		}
+		require.NoError(t, put(c.fits, 1), "%s: a value of %d bytes", name, c.fits)
 		faults.Set(nil)
-		if err := put(c.not, 1); !errors.Is(err, sqlstore.ErrTooLarge) {
-			t.Errorf("%s: a value of %d bytes: %v, want ErrTooLarge", name, c.not, err)
-		}
-		if err := put(1<<20, 100); !errors.Is(err, sqlstore.ErrTooLarge) {
-			t.Errorf("%s: a batch of 100 MiB: %v, want ErrTooLarge", name, err)
-		}
+		require.ErrorIs(t, put(c.not, 1), sqlstore.ErrTooLarge, "%s: a value of %d bytes", name, c.not)
+		require.ErrorIs(t, put(1<<20, 100), sqlstore.ErrTooLarge, "%s: a batch of 100 MiB", name)
 		for _, seen := range faults.Seen() { // a spare connection may be made, which sends none for the table
-			if strings.Contains(seen.Text, "object") {
-				t.Errorf("%s: sent for what does not fit: %s", name, seen.Text)
-			}
+			require.NotContains(t, seen.Text, "object", "%s: sent for what does not fit", name)
 		}
 	}
 }
@@ -176,13 +157,10 @@ func TestTiDBMayRefuseSettingsThatAreRight(t *testing.T) {
 		d := &enginetest.TiDB{Variables: map[string]string{"tidb_guarantee_linearizability": "ON"}}
 		s, err := open(context.Background(), parse(t, raw), sqlstore.Options{
 			WrapConnector: func(base driver.Connector) driver.Connector { return faults.Wrap(d.Wrap(base)) }})
-		if (err == nil) != want || refused == 0 {
-			t.Errorf("%s was refused %d times: %v", name, refused, err)
-		}
+		require.Equal(t, want, err == nil, "%s: %v", name, err)
+		require.Positive(t, refused, name)
 		if err == nil {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			require.NoError(t, s.Close())
 		}
 	}
 }
@@ -196,13 +174,9 @@ func TestTiDBWithOtherSettingsIsRefused(t *testing.T) {
 		"tidb_low_resolution_tso": "ON", "tidb_enable_external_ts_read": "ON", "tidb_constraint_check_in_place_pessimistic": "OFF",
 		"tidb_super_read_only": "ON", "tidb_txn_entry_size_limit": "1000"} {
 		d := &enginetest.TiDB{Variables: map[string]string{name: value}}
-		s, err := open(context.Background(), parse(t, raw), sqlstore.Options{WrapConnector: d.Wrap})
-		if !errors.Is(err, sqlstore.ErrUnfit) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s = %s: %v, want ErrUnfit that names it", name, value, err)
-		}
-		if err == nil {
-			t.Error(s.Close())
-		}
+		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{WrapConnector: d.Wrap})
+		require.ErrorIs(t, err, sqlstore.ErrUnfit, "%s = %s", name, value)
+		require.ErrorContains(t, err, name)
 	}
 }
 

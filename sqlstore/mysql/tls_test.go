@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -26,26 +27,18 @@ import (
 func writeCertificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0),
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
 		key: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -56,9 +49,7 @@ func TestTLSSettings(t *testing.T) {
 	config := func(params string) (*mysql.Config, error) {
 		t.Helper()
 		u, err := sqlstore.ParseURL("mysql://u:p@db.example/n" + params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return configOf(u)
 	}
 	for params, check := range map[string]func(*mysql.Config) bool{
@@ -77,14 +68,13 @@ func TestTLSSettings(t *testing.T) {
 			return !c.TLS.InsecureSkipVerify && len(c.TLS.Certificates) == 1
 		},
 	} {
-		if c, err := config(params); err != nil || !check(c) {
-			t.Errorf("%q: %+v, %v", params, c, err)
-		}
+		c, err := config(params)
+		require.NoError(t, err, params)
+		require.True(t, check(c), "%q: %+v", params, c)
 	}
 	for _, params := range []string{"?tls-ca=/nonexistent", "?tls-ca=" + key, "?tls-cert=" + cert + "&tls-key=" + cert} {
-		if _, err := config(params); err == nil {
-			t.Errorf("%q is accepted", params)
-		}
+		_, err := config(params)
+		require.Error(t, err, params)
 	}
 }
 
@@ -98,36 +88,25 @@ func TestTLSConnections(t *testing.T) {
 		cipher := func(params string) (string, error) {
 			t.Helper()
 			u, err := sqlstore.ParseURL(raw + params)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			db, err := OpenDB(u, sqlstore.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			require.NoError(t, err)
+			defer func() { require.NoError(t, db.Close()) }()
 			var name, value string
 			err = db.SQL().QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").Scan(&name, &value)
 			return value, sqldb.RolledBack(ctx, &engine{}, err)
 		}
-		if c, err := cipher(""); err != nil || c != "" {
-			t.Errorf("without tls: cipher %q, %v", c, err)
-		}
+		plain, err := cipher("")
+		require.NoError(t, err)
+		require.Empty(t, plain, "without tls")
 		preferred, err := cipher("?tls=preferred")
-		if err != nil {
-			t.Errorf("tls=preferred: %v", err)
-		}
+		require.NoError(t, err, "tls=preferred")
 		forced, err := cipher("?tls=skip-verify")
 		if preferred != "" && (err != nil || forced == "") || preferred == "" && !errors.Is(err, sqlstore.ErrUnavailable) {
 			t.Errorf("tls=skip-verify: cipher %q, %v; tls=preferred had %q", forced, err, preferred)
 		}
 		// No public authority vouches for a test's server.
-		if c, err := cipher("?tls=true"); !errors.Is(err, sqlstore.ErrUnavailable) {
-			t.Errorf("tls=true: cipher %q, %v; want ErrUnavailable", c, err)
-		}
+		_, err = cipher("?tls=true")
+		require.ErrorIs(t, err, sqlstore.ErrUnavailable)
 	})
 }

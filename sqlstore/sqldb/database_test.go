@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -35,14 +37,8 @@ func TestClosingALostConnectionOfAServerIsNoError(t *testing.T) {
 		db := NewDatabase(&sqlstore.URL{Dialect: dialect}, slog.New(slog.DiscardHandler), named{name: dialect},
 			Pools{Read: lostConnector{}, Write: lostConnector{}, ReadConns: 1, WriteConns: 1})
 		conn, err := db.Write().Connx(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.Close(); err != nil { // it is idle now
-			t.Fatal(err)
-		}
-		if err := db.Close(); !errors.Is(err, want) || (err == nil) != (want == nil) {
-			t.Errorf("%s: %v, want %v", dialect, err, want)
-		}
+		require.NoError(t, err)
+		require.NoError(t, conn.Close()) // it is idle now
+		require.ErrorIs(t, db.Close(), want, dialect)
 	}
 }

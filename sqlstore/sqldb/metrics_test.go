@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -17,8 +18,6 @@ func TestErrorKindsAreListed(t *testing.T) {
 		sqlstore.ErrUncertain, sqlstore.ErrRowMissing, sqlstore.ErrTooLarge, sqlstore.ErrClosed, sqlstore.ErrUnavailable,
 		sqlstore.ErrFull, context.Canceled, errors.ErrUnsupported, &sqlstore.Conflict{},
 	} {
-		if kind := errorKind(fmt.Errorf("wrapped: %w", err)); !slices.Contains(errorKinds, kind) {
-			t.Errorf("%v is of the kind %q", err, kind)
-		}
+		require.Contains(t, errorKinds, errorKind(fmt.Errorf("wrapped: %w", err)))
 	}
 }

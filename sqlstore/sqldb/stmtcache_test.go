@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // closing is a connection whose Close returns err.
@@ -20,8 +22,6 @@ func TestConnThatTheServerEndedClosesWithoutError(t *testing.T) {
 	other := errors.New("other")
 	for _, c := range []struct{ err, want error }{{driver.ErrBadConn, nil}, {nil, nil}, {other, other}} {
 		conn := &Conn{DriverConn: closing{err: c.err}, recent: list.New()}
-		if err := conn.Close(); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-			t.Errorf("%v makes %v, want %v", c.err, err, c.want)
-		}
+		require.ErrorIs(t, conn.Close(), c.want)
 	}
 }

@@ -53,11 +53,7 @@ func (open Opener) Store(t testing.TB, raw string, o sqlstore.Options) *sqldb.St
 	}
 	s, err := open.Open(context.Background(), Parse(t, raw), o)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
+	t.Cleanup(func() { require.NoError(t, s.Close(), "Close") })
 	return s
 }
 

@@ -3,34 +3,17 @@ package failover
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"io"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // answering is a connection that answers every query with one row.
 type answering []driver.Value
 
 func (a answering) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
-	return &oneRow{row: a}, nil
-}
-
-type oneRow struct {
-	row  []driver.Value
-	done bool
-}
-
-func (r *oneRow) Columns() []string { return make([]string, len(r.row)) }
-func (r *oneRow) Close() error      { return nil }
-
-func (r *oneRow) Next(dest []driver.Value) error {
-	if r.done {
-		return io.EOF
-	}
-	r.done = true
-	copy(dest, r.row)
-	return nil
+	return &someRows{a}, nil
 }
 
 // TestReadOnlyServersAreNotThePrimary: a server says in one of two variables that it takes no
@@ -50,9 +33,11 @@ func TestReadOnlyServersAreNotThePrimary(t *testing.T) {
 	} {
 		server, err := askPrimary(context.Background(),
 			answering{c.readOnly, c.innodb, int64(7), int64(3306), []byte("db1")}, primaryColumns)
-		if c.primary && (err != nil || !strings.HasPrefix(server, "db1:3306")) || !c.primary &&
-			!errors.Is(err, ErrNotPrimary) {
-			t.Errorf("read_only %q, innodb_read_only %q: %q, %v", c.readOnly, c.innodb, server, err)
+		if c.primary {
+			require.NoError(t, err, "%+v", c)
+			require.True(t, strings.HasPrefix(server, "db1:3306"), server)
+		} else {
+			require.ErrorIs(t, err, ErrNotPrimary, "%+v", c)
 		}
 	}
 	if _, err := askPrimary(context.Background(), answering{int64(0), int64(7), int64(3306), []byte("db1")},
@@ -69,11 +54,10 @@ func TestThePrimaryNeedsItsGroupsAgreement(t *testing.T) {
 		"minority": errMinority} {
 		row := answering{int64(0), int64(0), int64(7), int64(3306), []byte("db1"), []byte(answer)}
 		server, err := askPrimary(context.Background(), row, groupColumns)
-		if !errors.Is(err, want) || (err == nil) != (server != "") {
-			t.Errorf("%s: %q, %v, want %v", answer, server, err, want)
-		}
-		if err != nil && !errors.Is(err, ErrNotPrimary) {
-			t.Errorf("%v is not the error of a server that is no primary", err)
+		require.ErrorIs(t, err, want, answer)
+		require.Equal(t, err == nil, server != "", answer)
+		if err != nil {
+			require.ErrorIs(t, err, ErrNotPrimary, answer)
 		}
 	}
 }

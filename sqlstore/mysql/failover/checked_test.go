@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -101,9 +102,7 @@ func ungrouped() *Primary {
 func connectTo(t *testing.T, p *Primary, s *server) *conn {
 	t.Helper()
 	opened, err := p.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return opened.(*conn)
 }
 
@@ -114,9 +113,7 @@ func TestAConnectionDialledBeforeAFailoverIsReplaced(t *testing.T) {
 		p.GiveUp(ErrNotPrimary) // another connection has met it
 		return nil
 	}
-	if connectTo(t, p, s).IsValid() {
-		t.Error("the connection is used")
-	}
+	require.False(t, connectTo(t, p, s).IsValid(), "the connection is used")
 }
 
 func TestAPointReadOfADueConnectionChecksIt(t *testing.T) {
@@ -161,9 +158,7 @@ func TestAPointReadOfADueConnectionChecksIt(t *testing.T) {
 				read := func() ([]string, error) {
 					s.texts = nil
 					ctx := sqldb.PointRead(t.Context())
-					if err := conn.ResetSession(ctx); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, conn.ResetSession(ctx))
 					rows, err := conn.QueryContext(ctx, "SELECT internal_key, object_value FROM object", nil)
 					if err != nil {
 						return nil, err
@@ -176,22 +171,20 @@ func TestAPointReadOfADueConnectionChecksIt(t *testing.T) {
 				}
 				for _, pass := range []time.Duration{primaryRecheck - 1, 1} { // the second one is due
 					time.Sleep(pass)
-					if keys, err := read(); err != nil || !slices.Equal(keys, []string{"key"}) || len(s.texts) != 1 {
-						t.Fatalf("%q, %v with %q", keys, err, s.texts)
-					}
+					keys, err := read()
+					require.NoError(t, err)
+					require.Equal(t, []string{"key"}, keys)
+					require.Len(t, s.texts, 1)
 				}
 				c.change(s)
 				time.Sleep(primaryRecheck)
 				keys, err := read()
-				if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || len(s.texts) != c.texts {
-					t.Errorf("%v with %q, want %v with %d", err, s.texts, c.want, c.texts)
+				require.ErrorIs(t, err, c.want)
+				require.Len(t, s.texts, c.texts, "%q", s.texts)
+				if err == nil {
+					require.Equal(t, []string{"key"}, keys)
 				}
-				if err == nil && !slices.Equal(keys, []string{"key"}) {
-					t.Errorf("read %q", keys)
-				}
-				if gave := conn.primary.Lost() > 0; gave != c.gives {
-					t.Errorf("gave up all connections: %t, want %t", gave, c.gives)
-				}
+				require.Equal(t, c.gives, conn.primary.Lost() > 0, "all connections are given up")
 			})
 		})
 	}
@@ -205,14 +198,10 @@ func TestACallerThatLeavesAPointReadGetsItsOwnError(t *testing.T) {
 		time.Sleep(primaryRecheck)
 		ctx, cancel := context.WithTimeout(sqldb.PointRead(t.Context()), primaryWait/2)
 		defer cancel()
-		if err := conn.ResetSession(ctx); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, conn.ResetSession(ctx))
 		_, err := conn.QueryContext(ctx, "SELECT", nil)
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) ||
-			errors.Is(err, driver.ErrBadConn) {
-			t.Errorf("%v, want the end of the caller's time", err)
-		}
+		require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled), err)
+		require.NotErrorIs(t, err, driver.ErrBadConn)
 	})
 }
 
@@ -253,16 +242,13 @@ func TestChecksOfASlowServerMayTakeLonger(t *testing.T) {
 					slow = takes
 					began := time.Now()
 					err := read(c)
-					if got := time.Since(began); got != want || (err == nil) != ok {
-						t.Errorf("a check that takes %v: %v after %v, want %v", takes, err, got, want)
-					}
+					require.Equal(t, want, time.Since(began), "a check that takes %v: %v", takes, err)
+					require.Equal(t, ok, err == nil, "a check that takes %v: %v", takes, err)
 				}
 				replace := func() {
 					slow = 0
 					next, err := c.primary.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					c = next.(*conn)
 				}
 				for wait := primaryWait; wait < longestWait; wait *= 2 {

@@ -3,12 +3,13 @@ package failover
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // slowly makes connections that take a while.
@@ -67,27 +68,27 @@ func finishes(t *testing.T, takes time.Duration,
 			return conn.(*slowConn), nil
 		})
 		began := time.Now()
-		if err := c.(io.Closer).Close(); err != nil || time.Since(began) != 0 {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
-		if _, err := c.Connect(t.Context()); !errors.Is(err, errClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		require.NoError(t, c.(io.Closer).Close())
+		require.Zero(t, time.Since(began))
+		_, err := c.Connect(t.Context())
+		require.ErrorIs(t, err, errClosed)
 	})
 }
 
 func TestAConnectionIsFinishedForTheNextCaller(t *testing.T) {
 	finishes(t, 5*time.Second, func(s *slowly, connect func(time.Duration) (*slowConn, error)) {
 		for range 2 {
-			if _, err := connect(2 * time.Second); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("before the connection is there: %v", err)
-			}
+			_, err := connect(2 * time.Second)
+			require.ErrorIs(t, err, context.DeadlineExceeded, "before the connection is there")
 		}
-		if conn, err := connect(2 * time.Second); err != nil || conn.resets != 1 || s.begun.Load() != 1 {
-			t.Errorf("%v, after %d attempts", err, s.begun.Load())
-		}
-		if conn, err := connect(time.Minute); err != nil || conn.resets != 0 || s.begun.Load() != 2 {
-			t.Errorf("the next one: %v, after %d attempts", err, s.begun.Load())
+		for _, want := range []struct {
+			resets int
+			begun  int64
+		}{{1, 1}, {0, 2}} {
+			conn, err := connect(10 * time.Second)
+			require.NoError(t, err)
+			require.Equal(t, want.resets, conn.resets)
+			require.Equal(t, want.begun, s.begun.Load())
 		}
 	})
 }
@@ -100,9 +101,7 @@ func TestAConnectionThatIsNotFinishedIsGivenUp(t *testing.T) {
 			_, _ = connect(time.Second)
 			s.takes.Store(0)
 		}
-		if took := time.Since(began); took != time.Second+leftFor {
-			t.Errorf("a new attempt after %v", took)
-		}
+		require.Equal(t, time.Second+leftFor, time.Since(began), "a new attempt")
 	})
 }
 
@@ -118,10 +117,10 @@ func TestALeftConnectionThatIsOfNoUseIsReplaced(t *testing.T) {
 				time.Sleep(2 * time.Second) // it is there
 				synctest.Wait()
 				spoil(s)
-				if conn, err := connect(time.Minute); err != nil || conn.stale.Load() || conn.former.Load() ||
-					s.begun.Load() != 2 || s.closed.Load() != 1 {
-					t.Errorf("%v, after %d attempts, %d closed", err, s.begun.Load(), s.closed.Load())
-				}
+				conn, err := connect(time.Minute)
+				require.NoError(t, err)
+				require.False(t, conn.stale.Load() || conn.former.Load())
+				require.Equal(t, []int64{2, 1}, []int64{s.begun.Load(), s.closed.Load()}, "attempts, closed")
 			})
 		})
 	}
@@ -135,14 +134,10 @@ func TestCloseClosesWhatNoCallerHasTaken(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 	})
-	if s.begun.Load() != 1 || s.closed.Load() != 1 {
-		t.Errorf("%d connections made, %d closed", s.begun.Load(), s.closed.Load())
-	}
+	require.Equal(t, []int64{1, 1}, []int64{s.begun.Load(), s.closed.Load()}, "made, closed")
 	finishes(t, time.Hour, func(server *slowly, connect func(time.Duration) (*slowConn, error)) {
 		s = server
 		_, _ = connect(time.Second)
 	})
-	if s.begun.Load() != 1 || s.closed.Load() != 0 {
-		t.Errorf("%d attempts, %d closed", s.begun.Load(), s.closed.Load())
-	}
+	require.Equal(t, []int64{1, 0}, []int64{s.begun.Load(), s.closed.Load()}, "attempts, closed")
 }
