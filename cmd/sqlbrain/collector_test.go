@@ -6,6 +6,8 @@ import (
 	"runtime/metrics"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -15,9 +17,7 @@ func TestHeapGrowthIsBounded(t *testing.T) {
 		{0, 1024, 400}, {1, 1024, 400}, {32, 1024, 400}, {48, 1024, 270}, {64, 1024, 200}, {128, 1024, 100}, {192, 1024, 70}, {256, 1024, 50}, {1 << 20, 1024, 50},
 		{0, 64, 400}, {10, 64, 400}, {16, 64, 300}, {32, 64, 100}, {40, 64, 60}, {60, 64, 50}, {1000, 64, 50},
 	} {
-		if got := growth(uint64(c.live)<<20, int64(c.aim)<<20); got != c.want {
-			t.Errorf("a heap of %d MiB may grow by %d%% towards %d MiB, want %d%%", c.live, got, c.aim, c.want)
-		}
+		require.Equal(t, c.want, growth(uint64(c.live)<<20, int64(c.aim)<<20), "%+v", c)
 	}
 }
 
@@ -48,14 +48,10 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	large = nil
 	await("a small heap again", func(p uint64) bool { return p > 200 })
 	restore()
-	if got := percent(); got != before {
-		t.Fatalf("restored to %d%%, it was %d%%", got, before)
-	}
+	require.Equal(t, before, percent(), "restored")
 	runtime.GC()
 	runtime.GC()
-	if got := percent(); got != before {
-		t.Fatalf("%d%% some collections later, want %d%%", got, before)
-	}
+	require.Equal(t, before, percent(), "some collections later")
 }
 
 func TestCollectorSettingsOfTheEnvironmentAreKept(t *testing.T) {
@@ -67,9 +63,7 @@ func TestCollectorSettingsOfTheEnvironmentAreKept(t *testing.T) {
 			before := percent()
 			restore := relaxCollector(1 << 30)
 			defer restore()
-			if got := percent(); got != before {
-				t.Fatalf("set from %d%% to %d%%", before, got)
-			}
+			require.Equal(t, before, percent())
 		})
 	}
 }
@@ -79,28 +73,18 @@ func TestMemoryLimitOfTheEnvironmentIsKept(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "150MiB")
 	before := debug.SetMemoryLimit(-1)
 	restore := tuneCollector(config.Memory{Aim: 512 << 20, Limit: 512 << 20})
-	if got := debug.SetMemoryLimit(-1); got != before {
-		t.Errorf("the limit was set from %d to %d", before, got)
-	}
+	require.Equal(t, before, debug.SetMemoryLimit(-1))
 	restore()
-	if got := debug.SetMemoryLimit(before); got != before {
-		t.Errorf("the limit is %d afterwards, it was %d", got, before)
-	}
+	require.Equal(t, before, debug.SetMemoryLimit(before), "afterwards")
 }
 
 func TestMemoryLimitIsSetAndRestored(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	restore := tuneCollector(config.Memory{Aim: 512 << 20, Limit: 512 << 20, Pages: 64 << 20})
-	if got := debug.SetMemoryLimit(-1); got != 420<<20 {
-		t.Fatalf("Go may have %d MiB, want what the pages of SQLite and the program leave", got>>20)
-	}
+	require.EqualValues(t, 420<<20, debug.SetMemoryLimit(-1), "what the pages of SQLite and the program leave")
 	restore()
-	if got := debug.SetMemoryLimit(-1); got != before {
-		t.Fatalf("restored to %d, it was %d", got, before)
-	}
+	require.Equal(t, before, debug.SetMemoryLimit(-1), "restored")
 	restore = tuneCollector(config.Memory{Aim: 512 << 20, Pages: 64 << 20})
 	defer restore()
-	if got := debug.SetMemoryLimit(-1); got != before {
-		t.Fatalf("%d without a limit, want %d", got, before)
-	}
+	require.Equal(t, before, debug.SetMemoryLimit(-1), "without a limit")
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 func TestHealthOfARunningServer(t *testing.T) {
@@ -75,22 +73,6 @@ func TestHealthCallsTheServerByANameItKnows(t *testing.T) {
 		require.Zero(t, a.code, a.stderr)
 		succeed(t, "health", "--listen-client-urls", n.endpoint, "--host-whitelist", names)
 	}
-}
-
-// A server whose database does not answer is up, and not healthy.
-func TestHealthFailsWithoutTheDatabase(t *testing.T) {
-	s := enginetest.StartServer(t)
-	n := startNode(t, "--datastore", s.URL())
-	succeed(t, "health", "--listen-client-urls", n.endpoint)
-	s.Pause()
-	eventually.True(t, "the node to be unhealthy", func() bool {
-		a := execute(t, "health", "--timeout=1s", "--listen-client-urls", n.endpoint)
-		return a.code == 1 && a.stdout == ""
-	})
-	s.Resume()
-	eventually.True(t, "the node to be healthy", func() bool {
-		return execute(t, "health", "--listen-client-urls", n.endpoint).code == 0
-	})
 }
 
 func TestHealthIsRefused(t *testing.T) {

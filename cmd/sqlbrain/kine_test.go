@@ -104,31 +104,6 @@ func TestKineOverSQLite(t *testing.T) {
 	require.NoFileExists(t, strings.TrimPrefix(n.endpoint, "unix://"))
 }
 
-// TestKinesReplicas: two processes with the command line and the grants of Kamaji are one cluster.
-func TestKinesReplicas(t *testing.T) {
-	onProducts(t, func(t *testing.T, product enginetest.Product) {
-		endpoint := kineEndpoint(t, newUser(t, product.Database(t), kineGrants))
-		n1, n2 := startKine(t, endpoint), startKine(t, endpoint)
-		for _, n := range []*node{n1, n2} {
-			n.put(t, "k", n.endpoint)
-			members, err := n.client(t).MemberList(t.Context())
-			require.NoError(t, err)
-			require.Len(t, members.Members, 2)
-		}
-		got, err := n1.client(t).Get(t.Context(), "k")
-		require.NoError(t, err)
-		require.Equal(t, n2.endpoint, string(got.Kvs[0].Value))
-		require.Zero(t, n1.stop())
-		members, err := n2.client(t).MemberList(t.Context())
-		require.NoError(t, err)
-		require.Len(t, members.Members, 1, "its name may not come back")
-		_, err = n2.client(t).Delete(t.Context(), "k")
-		require.NoError(t, err)
-		_, err = n2.client(t).Compact(t.Context(), got.Header.Revision)
-		require.NoError(t, err)
-	})
-}
-
 func TestKineCreatesItsDatabase(t *testing.T) {
 	onProducts(t, func(t *testing.T, product enginetest.Product) {
 		rootURL := product.Database(t)
@@ -264,24 +239,6 @@ func serveKineRefused(t *testing.T, endpoint string, reasons ...string) {
 		endpoint).requireRefused(t, reasons...)
 }
 
-// TestKinesTableAndSqlbrains: a table that kine made and no client used is no obstacle. If both programs were used on
-// the database, none is chosen.
-func TestKinesTableAndSqlbrains(t *testing.T) {
-	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
-		require.Zero(t, startKine(t, endpoint).stop())
-		for range 2 { // A table that only kine itself wrote to is taken from it again.
-			exec("ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name")
-			require.Zero(t, startKine(t, endpoint).stop())
-			exec("SELECT name_in_sqlbrain FROM kine")
-		}
-		exec("ALTER TABLE kine RENAME COLUMN name_in_sqlbrain TO name")
-		exec(kineKeys...)
-		serveKineRefused(t, endpoint, "data of sqlbrain too")
-		execute(t, "kine", "--revert", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "data of sqlbrain too")
-		exec("SELECT name FROM kine")
-	})
-}
-
 // TestStoreWithoutATableOfKines: no kine can use a database that began under sqlbrain, until it is given to kine with
 // all its keys.
 func TestStoreWithoutATableOfKines(t *testing.T) {
@@ -385,24 +342,6 @@ func TestKineWithoutClients(t *testing.T) {
 		cancel()
 		poller.Wait()
 		require.Zero(t, startKine(t, endpoint).stop())
-	})
-}
-
-func TestKineThatStillWrites(t *testing.T) {
-	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
-		exec(kineKeys...)
-		ctx, cancel := context.WithCancel(t.Context())
-		var writer sync.WaitGroup
-		writer.Go(func() {
-			for id := 100; ctx.Err() == nil; id += 100 { // a probe may have the next one
-				exec(fmt.Sprintf("INSERT INTO kine (id, name, created, deleted, value) VALUES (%d, '/registry/lease', 0, 0, 'x')", id))
-				time.Sleep(100 * time.Millisecond)
-			}
-		})
-		serveKineRefused(t, endpoint, "a kine uses the table")
-		cancel()
-		writer.Wait()
-		require.Zero(t, startKine(t, endpoint).stop(), "the table was left alone")
 	})
 }
 

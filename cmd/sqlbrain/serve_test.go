@@ -160,28 +160,19 @@ func fetch(t *testing.T, address string) (status int, text string) {
 func TestBackendSettings(t *testing.T) {
 	p := newProgram(t, "--batch-max-requests=1", "--batch-max-rows=2", "--batch-max-bytes=3", "--queue-length=4",
 		"--commit-timeout=5s", "--index-cache-entries=6", "--object-cache-bytes=0", "--ttl-policy=/events/=1h",
-		"--auto-compaction-retention=2", "--watch-ring-events=7", "--watch-ring-bytes=8", "--watch-queue-events=9",
+		"--watch-ring-events=7", "--watch-ring-bytes=8", "--watch-queue-events=9",
 		"--watch-queue-bytes=10", "--watch-progress-notify-interval=11s", "--request-timeout=12s")
 	c := p.settings.Replica
 	require.Equal(t, []int{1, 2, 3, 4, 6, 0}, []int{c.Write.BatchRequests, c.Write.BatchRows, c.Write.BatchBytes,
 		c.Write.QueueLength, c.Write.IndexCache, c.RecordCache})
 	require.Equal(t, []int{7, 8, 9, 10}, []int{c.Watch.RingEvents, c.Watch.RingBytes, c.Watch.QueueEvents,
 		c.Watch.QueueBytes})
-	require.Equal(t, "5s 12s 11s 2h0m0s", strings.Join([]string{c.Write.CommitTimeout.String(), c.RequestTimeout.String(),
-		c.Watch.ProgressInterval.String(), c.AutoCompaction.Retention.String()}, " "))
-	require.Equal(t, "periodic", c.AutoCompaction.Mode)
+	require.Equal(t, []time.Duration{5 * time.Second, 12 * time.Second, 11 * time.Second}, []time.Duration{
+		c.Write.CommitTimeout, c.RequestTimeout, c.Watch.ProgressInterval})
 	require.Equal(t, []lease.Policy{{Prefix: []byte("/events/"), TTL: 3600e9}}, c.TTLPolicies)
-
-	off := newProgram(t)
-	require.Zero(t, off.settings.Replica.AutoCompaction.Retention)
-	require.Equal(t, replica.DefaultConfig(), off.settings.Replica)
+	require.Equal(t, replica.DefaultConfig(), newProgram(t).settings.Replica)
 	require.False(t, newProgram(t, "--read-consistency=lease").settings.Replica.ConfirmReads)
 	require.True(t, newProgram(t, "--read-consistency=database").settings.Replica.ConfirmReads)
-	byRevision := newProgram(t, "--auto-compaction-mode=revision", "--auto-compaction-retention=100")
-	c = byRevision.settings.Replica
-	require.Equal(t, "revision", c.AutoCompaction.Mode)
-	require.EqualValues(t, 100, c.AutoCompaction.Revisions)
-	require.Zero(t, c.AutoCompaction.Retention)
 }
 
 func TestPlainTextConnectionToAnotherHostIsLogged(t *testing.T) {

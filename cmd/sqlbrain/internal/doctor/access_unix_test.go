@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,17 +14,13 @@ import (
 func TestMayWrite(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "db")
-	if err := mayWrite(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that does not exist: %v", err)
-	}
-	if err := os.WriteFile(file, nil, 0o400); err != nil {
-		t.Fatal(err)
-	}
-	if err := mayWrite(dir); err != nil {
-		t.Error(err)
-	}
-	if err := mayWrite(file); os.Geteuid() != 0 && !errors.Is(err, fs.ErrPermission) || os.Geteuid() == 0 && err != nil {
-		t.Errorf("a file for reading only: %v", err)
+	require.ErrorIs(t, mayWrite(file), fs.ErrNotExist, "a file that does not exist")
+	require.NoError(t, os.WriteFile(file, nil, 0o400))
+	require.NoError(t, mayWrite(dir))
+	if os.Geteuid() == 0 {
+		require.NoError(t, mayWrite(file))
+	} else {
+		require.ErrorIs(t, mayWrite(file), fs.ErrPermission, "a file for reading only")
 	}
 }
 

@@ -77,20 +77,7 @@ func rowsOf(t *testing.T, store sqlstore.Store) string {
 
 // TestAnImportGoesOnAfterAnyCommit interrupts an import, and a return to kine, after each commit.
 func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
-	require.NoError(t, err)
-	defer db.Close()
-	exec := func(statement string) {
-		t.Helper()
-		_, err := db.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
-	}
-	for _, s := range claimedTable {
-		exec(s)
-	}
-	adoption := func(store sqlstore.Store) *Adoption {
-		return &Adoption{DB: db, Store: store, Dialect: sqlstore.DialectSQLite, Logger: slog.New(slog.DiscardHandler)}
-	}
+	_, exec, adoption, _ := claimed(t, 6000)
 	whole := memstore.New()
 	require.NoError(t, adoption(whole).Import(t.Context(), false))
 	want := rowsOf(t, whole)
@@ -99,10 +86,9 @@ func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
 	for commits := 0; last < 0; commits++ {
 		exec(reclaimTable)
 		store := memstore.New()
-		switch err := adoption(&failing{store, commits}).Import(t.Context(), false); {
-		case err == nil:
+		if err := adoption(&failing{store, commits}).Import(t.Context(), false); err == nil {
 			last = commits
-		default:
+		} else {
 			require.ErrorIs(t, err, errCut)
 			require.NoError(t, adoption(store).Import(t.Context(), false))
 		}
