@@ -11,7 +11,8 @@ import (
 
 // hostile holds the bytes that the coding treats specially, and their neighbours.
 var hostile = [][]byte{
-	{}, {0}, {0, 0}, {0x23}, {0x24}, {0x25}, {0x26}, {0xff}, {0xff, 0xff}, []byte("$"), []byte("%"), []byte("%%"), []byte("%$"),
+	{}, {0}, {0, 0}, {0x23}, {0x24}, {0x25}, {0x26}, {0xff}, {0xff, 0xff}, []byte("$"), []byte("%"), []byte("%%"),
+	[]byte("%$"),
 	[]byte("a"), []byte("a\x00"), []byte("a$"), []byte("a%"), []byte("a&"), []byte("a/b"), []byte("foo"),
 	[]byte("foo\x00"),
 	[]byte("foo\x00\x00"), []byte("foo$\x00\x00\x00\x00\x00\x00\x00\x01"), []byte("/registry/pods/default/a"),

@@ -202,12 +202,16 @@ func TestForeignTablesAreNotTouched(t *testing.T) {
 		"object of another program": {
 			"CREATE TABLE object (id INTEGER PRIMARY KEY, name VARCHAR(20))", "INSERT INTO object VALUES (1, 'theirs')"},
 		"object that looks like ours, but is collated": {
-			"CREATE TABLE object (internal_key VARCHAR(700) PRIMARY KEY, object_value TEXT)", "INSERT INTO object VALUES ('k', 'theirs')",
-			"CREATE TABLE schema_migrations (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)", "INSERT INTO schema_migrations VALUES (1, FALSE)"},
+			"CREATE TABLE object (internal_key VARCHAR(700) PRIMARY KEY, object_value TEXT)",
+			"INSERT INTO object VALUES ('k', 'theirs')",
+			"CREATE TABLE schema_migrations (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)",
+			"INSERT INTO schema_migrations VALUES (1, FALSE)"},
 		"migrations of another program": {
-			"CREATE TABLE schema_migrations (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)", "INSERT INTO schema_migrations VALUES (57, FALSE)"},
+			"CREATE TABLE schema_migrations (version BIGINT NOT NULL PRIMARY KEY, dirty BOOLEAN NOT NULL)",
+			"INSERT INTO schema_migrations VALUES (57, FALSE)"},
 		"migrations of another tool": {
-			"CREATE TABLE schema_migrations (version VARCHAR(250) PRIMARY KEY)", "INSERT INTO schema_migrations VALUES ('20240101')"},
+			"CREATE TABLE schema_migrations (version VARCHAR(250) PRIMARY KEY)",
+			"INSERT INTO schema_migrations VALUES ('20240101')"},
 	}
 	for name, setup := range cases {
 		t.Run(name, func(t *testing.T) {

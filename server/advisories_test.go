@@ -61,7 +61,8 @@ func TestGHSAxg4h6gfch4m8WatchFromAKeyNeedsPermissionForAllKeys(t *testing.T) {
 	_, bob := oneKey(t, s)
 	ctx := testContext(t)
 	for name, opts := range map[string][]clientv3.OpOption{
-		"from key": {clientv3.WithFromKey()}, "prefix": {clientv3.WithPrefix()}, "range": {clientv3.WithRange("l")}, "two keys": {clientv3.WithRange("k\x00\x00")},
+		"from key": {clientv3.WithFromKey()}, "prefix": {clientv3.WithPrefix()}, "range": {clientv3.WithRange("l")},
+		"two keys": {clientv3.WithRange("k\x00\x00")},
 	} {
 		answer := <-bob.Watch(ctx, "k", opts...)
 		require.True(t, answer.Canceled, name)
@@ -72,7 +73,8 @@ func TestGHSAxg4h6gfch4m8WatchFromAKeyNeedsPermissionForAllKeys(t *testing.T) {
 	stream, err := pb.NewWatchClient(bob.ActiveConnection()).Watch(ctx)
 	require.NoError(t, err)
 	for name, c := range map[string]*pb.WatchCreateRequest{
-		"from key": {Key: []byte("k"), RangeEnd: []byte{0}}, "all keys": {RangeEnd: []byte{0}}, "the empty key": {}, "a key before": {Key: []byte("j"), RangeEnd: []byte("k")},
+		"from key": {Key: []byte("k"), RangeEnd: []byte{0}}, "all keys": {RangeEnd: []byte{0}}, "the empty key": {},
+		"a key before": {Key: []byte("j"), RangeEnd: []byte("k")},
 	} {
 		require.NoError(t, stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: c}}))
 		answer, err := stream.Recv()
@@ -80,7 +82,9 @@ func TestGHSAxg4h6gfch4m8WatchFromAKeyNeedsPermissionForAllKeys(t *testing.T) {
 		require.True(t, answer.Canceled, name)
 		require.Contains(t, answer.CancelReason, "permission denied", name)
 	}
-	require.NoError(t, stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("k"), RangeEnd: []byte{}}}}))
+	require.NoError(t, stream.Send(
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("k"),
+			RangeEnd: []byte{}}}}))
 	answer, err := stream.Recv()
 	require.NoError(t, err)
 	require.True(t, answer.Created)
@@ -96,7 +100,8 @@ func TestGHSArfx78w68q57qNestedTransactionsAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	nest := func(op clientv3.Op) clientv3.Op { return clientv3.OpTxn(nil, []clientv3.Op{op}, nil) }
 	for name, op := range map[string]clientv3.Op{
-		"get": clientv3.OpGet("secret"), "list": clientv3.OpGet("", clientv3.WithFromKey()), "put": clientv3.OpPut("secret", "w"), "delete": clientv3.OpDelete("secret"),
+		"get": clientv3.OpGet("secret"), "list": clientv3.OpGet("", clientv3.WithFromKey()),
+		"put": clientv3.OpPut("secret", "w"), "delete": clientv3.OpDelete("secret"),
 		"compare": clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value("secret"), "=", "v")}, nil, nil),
 	} {
 		for range 4 {
@@ -148,7 +153,8 @@ func TestGHSAx35m3gp44fh5PutsOfTransactionsNeedPermissionForWhatTheyReadAndAttac
 	_, err = root.Put(ctx, "write", "secret")
 	require.NoError(t, err)
 	for name, op := range map[string]clientv3.Op{
-		"previous value of a put": clientv3.OpPut("write", "w", clientv3.WithPrevKV()), "lease": clientv3.OpPut("write", "w", clientv3.WithLease(lease.ID)),
+		"previous value of a put":     clientv3.OpPut("write", "w", clientv3.WithPrevKV()),
+		"lease":                       clientv3.OpPut("write", "w", clientv3.WithLease(lease.ID)),
 		"previous values of a delete": clientv3.OpDelete("write", clientv3.WithPrevKV()),
 	} {
 		for _, op := range []clientv3.Op{op, clientv3.OpTxn(nil, []clientv3.Op{op}, nil),

@@ -200,7 +200,8 @@ func TestForwardedCallsAreAuditedOnceWithTheClient(t *testing.T) {
 	}, summary(lines))
 	for _, line := range lines {
 		require.Regexp(t, `^127\.0\.0\.1:\d+$`, line.Remote)
-		require.Regexp(t, `"method":"`+line.Method+`".*"request_id":"`+line.RequestID+`".*"forwarded_for":\["`+regexp.QuoteMeta(line.Remote)+`"\]`, requests.String())
+		require.Regexp(t, `"method":"`+line.Method+`".*"request_id":"`+line.RequestID+`".*"forwarded_for":\["`+
+			regexp.QuoteMeta(line.Remote)+`"\]`, requests.String())
 	}
 }
 

@@ -77,7 +77,9 @@ func TestAWatchThatCannotBeAuthorizedIsNotDenied(t *testing.T) {
 	d.away.Store(true)
 	stream, err := pb.NewWatchClient(bob.ActiveConnection()).Watch(testContext(t))
 	require.NoError(t, err)
-	require.NoError(t, stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("other")}}}))
+	require.NoError(t, stream.Send(
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(
+			"other")}}}))
 	answer, err := stream.Recv()
 	require.Nil(t, answer)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)

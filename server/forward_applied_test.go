@@ -39,12 +39,16 @@ func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
 		call func() error
 		want []replica.Update
 	}{
-		"put":     {func() error { _, err := kv.Put(ctx, &pb.PutRequest{Key: key}); return err }, []replica.Update{{Revision: 77}}},
-		"delete":  {func() error { _, err := kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: key}); return err }, []replica.Update{{Revision: 77}}},
-		"revoke":  {func() error { _, err := l.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: 5}); return err }, []replica.Update{{Revision: fakeRevision}}},
-		"compact": {func() error { _, err := kv.Compact(ctx, &pb.CompactionRequest{Revision: 8}); return err }, []replica.Update{{Revision: 9, CompactRevision: 8}}},
-		"txn":     {func() error { _, err := kv.Txn(ctx, write); return err }, []replica.Update{{Revision: 77}}},
-		"range":   {func() error { _, err := kv.Range(ctx, &pb.RangeRequest{Key: key}); return err }, nil},
+		"put": {func() error { _, err := kv.Put(ctx, &pb.PutRequest{Key: key}); return err },
+			[]replica.Update{{Revision: 77}}},
+		"delete": {func() error { _, err := kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: key}); return err },
+			[]replica.Update{{Revision: 77}}},
+		"revoke": {func() error { _, err := l.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: 5}); return err },
+			[]replica.Update{{Revision: fakeRevision}}},
+		"compact": {func() error { _, err := kv.Compact(ctx, &pb.CompactionRequest{Revision: 8}); return err },
+			[]replica.Update{{Revision: 9, CompactRevision: 8}}},
+		"txn":   {func() error { _, err := kv.Txn(ctx, write); return err }, []replica.Update{{Revision: 77}}},
+		"range": {func() error { _, err := kv.Range(ctx, &pb.RangeRequest{Key: key}); return err }, nil},
 	} {
 		applied = nil
 		require.NoError(t, c.call(), name)

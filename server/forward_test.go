@@ -182,7 +182,8 @@ func TestTheLeaderGetsTheCallersMetadataAndDeadline(t *testing.T) {
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "token", "secret", "authorization", "other", "sqlbrain-user-bin", "root",
 		rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader,
-		"binary-bin", "\x00\xff", link.MetadataPrefix+"forwarded-for", "somebody else", "sqlbrain-cluster", "ff", link.MetadataPrefix+"not-leader", "true")
+		"binary-bin", "\x00\xff", link.MetadataPrefix+"forwarded-for", "somebody else", "sqlbrain-cluster", "ff",
+		link.MetadataPrefix+"not-leader", "true")
 	var client grpcpeer.Peer
 	_, err := pb.NewKVClient(p.conn).Put(ctx, &pb.PutRequest{Key: key}, grpc.Peer(&client))
 	require.NoError(t, err)

@@ -42,7 +42,8 @@ func TestReadinessSaysThatAMemberSpeaksAnotherProtocol(t *testing.T) {
 	require.NoError(t, b.Commit(t.Context()))
 	_, err = members.Members(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, leader(), `no leader is known: member "n2" (7) of version v9: member: a member speaks another protocol: it has protocol 9, and this program 1`)
+	require.Contains(t, leader(),
+		`no leader is known: member "n2" (7) of version v9: member: a member speaks another protocol: it has protocol 9, and this program 1`)
 }
 
 // A database that answers and takes no writes, as one that has become read-only, is
@@ -65,7 +66,8 @@ func TestReadinessNeedsADatabaseThatTakesWrites(t *testing.T) {
 	})
 	status, body := ready()
 	require.Equal(t, 503, status)
-	require.Contains(t, body, "[-]database failed: a write failed: sqlbrain: the database is unavailable; the server's log says why\n")
+	require.Contains(t, body, "[-]database failed: a write failed: sqlbrain: the database is unavailable; the server's "+
+		"log says why\n")
 	require.Equal(t, 1, strings.Count(body, "[-]"), body)
 
 	faults.Set(func(faultdriver.Statement) faultdriver.Fault {

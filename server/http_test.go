@@ -73,8 +73,10 @@ func TestHTTPEndpoints(t *testing.T) {
 		{"/health?exclude=NOSPACE", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
 		{"/health", fakeNode{serving: mvcc.ErrNotServing}, 503, `{"health":"false","reason":"RAFT NO LEADER"}` + "\n"},
 		{"/health?serializable=true", fakeNode{serving: mvcc.ErrNotServing}, 200, healthy},
-		{"/health", fakeNode{err: mvcc.ErrTimeout}, 503, `{"health":"false","reason":"RANGE ERROR:etcdserver: request timed out"}` + "\n"},
-		{"/health", fakeNode{err: secret}, 503, `{"health":"false","reason":"RANGE ERROR:sqlbrain: internal error; the server's log says more"}` + "\n"},
+		{"/health", fakeNode{err: mvcc.ErrTimeout}, 503,
+			`{"health":"false","reason":"RANGE ERROR:etcdserver: request timed out"}` + "\n"},
+		{"/health", fakeNode{err: secret}, 503,
+			`{"health":"false","reason":"RANGE ERROR:sqlbrain: internal error; the server's log says more"}` + "\n"},
 
 		{"/livez", fakeNode{}, 200, "ok\n"},
 		{"/livez?verbose", fakeNode{}, 200, "[+]serializable_read ok\nok\n"},
@@ -84,19 +86,28 @@ func TestHTTPEndpoints(t *testing.T) {
 		{"/livez/linearizable_read", fakeNode{}, 404, "404 page not found\n"},
 
 		{"/readyz", fakeNode{}, 200, "ok\n"},
-		{"/readyz?verbose", fakeNode{}, 200, "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\nok\n"},
-		{"/readyz?verbose&exclude=data_corruption&exclude=nothing", fakeNode{alarms: corrupt}, 200, "[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\nok\n"},
-		{"/readyz", fakeNode{alarms: corrupt}, 503, "[-]data_corruption failed: alarm activated: CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\n\n"},
+		{"/readyz?verbose", fakeNode{}, 200, "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read " +
+			"ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\nok\n"},
+		{"/readyz?verbose&exclude=data_corruption&exclude=nothing", fakeNode{alarms: corrupt}, 200,
+			"[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed " +
+				"ok\n[+]database ok\nok\n"},
+		{"/readyz", fakeNode{alarms: corrupt}, 503, "[-]data_corruption failed: alarm activated: " +
+			"CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader " +
+			"ok\n[+]watch_feed ok\n[+]database ok\n\n"},
 		{"/readyz/data_corruption", fakeNode{alarms: noSpace}, 200, "ok\n"},
 		{"/readyz/data_corruption?verbose", fakeNode{}, 200, "[+]data_corruption ok\nok\n"},
-		{"/readyz/linearizable_read", fakeNode{err: mvcc.ErrNotServing}, 503, "[-]linearizable_read failed: etcdserver: no leader\n\n"},
+		{"/readyz/linearizable_read", fakeNode{err: mvcc.ErrNotServing}, 503,
+			"[-]linearizable_read failed: etcdserver: no leader\n\n"},
 		{"/readyz/non_learner", fakeNode{}, 200, "ok\n"},
 		{"/readyz/serving", fakeNode{health: fakeHealth{stopped: fmt.Errorf("%w: data was lost", mvcc.ErrNotServing)}}, 503,
 			"[-]serving failed: " + mvcc.ErrNotServing.Error() + ": data was lost\n\n"},
 		{"/readyz/leader", fakeNode{health: fakeHealth{stopped: mvcc.ErrNotServing}}, 200, "ok\n"},
-		{"/readyz/leader", fakeNode{serving: mvcc.ErrNotServing, health: fakeHealth{stopped: mvcc.ErrNotServing}}, 503, "[-]leader failed: no leader is known\n\n"},
-		{"/readyz/watch_feed", fakeNode{health: fakeHealth{fed: errors.New("nothing was heard")}}, 503, "[-]watch_feed failed: nothing was heard\n\n"},
-		{"/readyz/database", fakeNode{health: fakeHealth{writable: secret}}, 503, "[-]database failed: a write failed: sqlbrain: internal error; the server's log says more\n\n"},
+		{"/readyz/leader", fakeNode{serving: mvcc.ErrNotServing, health: fakeHealth{stopped: mvcc.ErrNotServing}}, 503,
+			"[-]leader failed: no leader is known\n\n"},
+		{"/readyz/watch_feed", fakeNode{health: fakeHealth{fed: errors.New("nothing was heard")}}, 503,
+			"[-]watch_feed failed: nothing was heard\n\n"},
+		{"/readyz/database", fakeNode{health: fakeHealth{writable: secret}}, 503,
+			"[-]database failed: a write failed: sqlbrain: internal error; the server's log says more\n\n"},
 		{"/readyz/database?verbose", fakeNode{}, 200, "[+]database ok\nok\n"},
 	}
 	for i := range tests {
@@ -285,7 +296,8 @@ func TestNoMetricOfTheQuotaWithoutOne(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	n := &fakeNode{rangeResult: mvcc.RangeResult{Revision: 1}, txnResult: mvcc.TxnResult{Results: []mvcc.OpResult{
-		{Put: &mvcc.PutResult{}}, {Range: &mvcc.RangeResult{}}, {Txn: &mvcc.TxnResult{Results: []mvcc.OpResult{{Delete: &mvcc.DeleteResult{}}}}},
+		{Put: &mvcc.PutResult{}}, {Range: &mvcc.RangeResult{}},
+		{Txn: &mvcc.TxnResult{Results: []mvcc.OpResult{{Delete: &mvcc.DeleteResult{}}}}},
 	}}}
 	s := startFake(t, n, nil, func(c *Config) {
 		c.Version = "1.2.3"

@@ -212,15 +212,29 @@ func TestMismatchedTLSFilesAreRefused(t *testing.T) {
 		spoil func(*testing.T, *tlstest.Dir)
 		want  string
 	}{
-		"no key":                 {func(_ *testing.T, d *tlstest.Dir) { d.KeyFile = "" }, "both a certificate file and a key file"},
-		"no authority":           {func(_ *testing.T, d *tlstest.Dir) { d.ClientCertAuth, d.TrustedCAFile = true, "" }, "needs a trusted CA file"},
-		"no such file":           {func(_ *testing.T, d *tlstest.Dir) { d.CertFile += ".missing" }, "cert.pem.missing"},
-		"not a certificate":      {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.CertFile, []byte("x")) }, "cert.pem"},
-		"key of another":         {func(t *testing.T, d *tlstest.Dir) { _, k := ca.Issue(t, "x"); tlstest.Replace(t, d.KeyFile, k) }, "private key does not match"},
-		"authority without PEM":  {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.TrustedCAFile, []byte("x")) }, "no certificate in"},
-		"list without authority": {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); d.TrustedCAFile = "" }, "needs a trusted CA file"},
-		"no revocation list":     {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); tlstest.Replace(t, d.CRLFile, []byte("x")) }, "no revocation list in"},
-		"https without any file": {func(_ *testing.T, d *tlstest.Dir) { d.Config = tlsfiles.Config{} }, "a certificate and a key are needed"},
+		"no key": {func(_ *testing.T, d *tlstest.Dir) { d.KeyFile = "" },
+			"both a certificate file and a key file"},
+		"no authority": {func(_ *testing.T, d *tlstest.Dir) { d.ClientCertAuth, d.TrustedCAFile = true, "" },
+			"needs a trusted CA file"},
+		"no such file": {func(_ *testing.T, d *tlstest.Dir) { d.CertFile += ".missing" }, "cert.pem.missing"},
+		"not a certificate": {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.CertFile, []byte("x")) },
+			"cert.pem"},
+		"key of another": {func(t *testing.T, d *tlstest.Dir) {
+			_,
+				k := ca.Issue(t, "x")
+			tlstest.Replace(t, d.KeyFile, k)
+		}, "private key does not match"},
+		"authority without PEM": {func(t *testing.T, d *tlstest.Dir) { tlstest.Replace(t, d.TrustedCAFile, []byte("x")) },
+			"no certificate in"},
+		"list without authority": {func(t *testing.T, d *tlstest.Dir) { d.Revoke(t, ca); d.TrustedCAFile = "" },
+			"needs a trusted CA file"},
+		"no revocation list": {func(t *testing.T,
+			d *tlstest.Dir) {
+			d.Revoke(t, ca)
+			tlstest.Replace(t, d.CRLFile, []byte("x"))
+		}, "no revocation list in"},
+		"https without any file": {func(_ *testing.T, d *tlstest.Dir) { d.Config = tlsfiles.Config{} },
+			"a certificate and a key are needed"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

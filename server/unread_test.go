@@ -71,7 +71,8 @@ func (c *frames) call(stream uint32, method string, data []byte, end bool) {
 	var head strings.Builder
 	e := hpack.NewEncoder(&head)
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
 	} {
 		require.NoError(c.t, e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
 	}

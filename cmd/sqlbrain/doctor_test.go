@@ -30,7 +30,8 @@ func TestDoctorOnEachProduct(t *testing.T) {
 			set, check, undo string
 			needs            enginetest.Ability
 		}{
-			{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", "durability", "SET GLOBAL innodb_flush_log_at_trx_commit = 1", enginetest.FlushSetting},
+			{"SET GLOBAL innodb_flush_log_at_trx_commit = 2", "durability", "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+				enginetest.FlushSetting},
 			{"SET GLOBAL wait_timeout = 20", "timeouts", "SET GLOBAL wait_timeout = 28800", ""},
 			{"SET GLOBAL max_execution_time = 500", "timeouts", "SET GLOBAL max_execution_time = 0", enginetest.ExecutionTime},
 			{"SET GLOBAL max_statement_time = 0.5", "timeouts", "SET GLOBAL max_statement_time = 0", enginetest.StatementTime},

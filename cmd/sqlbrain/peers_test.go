@@ -93,7 +93,8 @@ func TestMembersWarnOfOneWithoutAPeerURL(t *testing.T) {
 		return []string{"--datastore", database, "--name", name, "--listen-client-urls=http://127.0.0.1:0",
 			"--listen-peer-urls=" + peer}
 	}
-	const warning = "a member has no peer URL: while it leads, the others can neither forward writes to it nor answer linearizable reads; " +
+	const warning = "a member has no peer URL: while it leads, the others can neither forward writes to it nor answer " +
+		"linearizable reads; " +
 		"set --listen-peer-urls and --initial-advertise-peer-urls of that member"
 	n1 := startNode(t, arguments("n1", "")...)
 	require.NotContains(t, n1.log.String(), warning, "there is no other member")

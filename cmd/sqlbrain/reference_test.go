@@ -57,7 +57,8 @@ log, such as those that Kubernetes sets for a Service named sqlbrain.
 func TestCommandsPage(t *testing.T) {
 	p := &program{settings: config.New(), stdout: io.Discard, stderr: io.Discard}
 	var b strings.Builder
-	b.WriteString("# Commands\n\n`sqlbrain COMMAND --help` prints these texts. Flags without a text here are [settings](settings.md).\n")
+	b.WriteString("# Commands\n\n`sqlbrain COMMAND --help` prints these texts. Flags without a text here are " +
+		"[settings](settings.md).\n")
 	settings := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	config.New().Bind(settings)
 	for _, cmd := range p.newRootCommand().Commands() {
@@ -138,7 +139,8 @@ func TestPathsPage(t *testing.T) {
 		{"/livez", "", "200 or 503; [checks](#checks) of the process alone"},
 		{"/readyz", "", "200 or 503; all [checks](#checks)"},
 		{"/version", "", "versions of etcd's API, as JSON"},
-		{"/v3/", "`--enable-grpc-gateway`, on by default", "etcd's RPCs as JSON with POST; [each path and its differences](../compatibility.md#http). `/v3beta/` is the same"},
+		{"/v3/", "`--enable-grpc-gateway`, on by default",
+			"etcd's RPCs as JSON with POST; [each path and its differences](../compatibility.md#http). `/v3beta/` is the same"},
 		{"/ui/", "`--console`", "the [console](../console.md)"},
 		{"/debug/pprof/", "`--enable-pprof`", "Go's profiles"},
 	}
@@ -161,7 +163,8 @@ A client URL serves gRPC and these paths on one port. ` + "`--listen-metrics-url
 		require.NotEqual(t, http.StatusNotFound, get(t, n.endpoint+path), path)
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.path, p.needs, p.answer)
 	}
-	b.WriteString("\n## Checks\n\n`/readyz/NAME` is one check alone, `?exclude=NAME` leaves one out, `?verbose` lists all.\n[Monitoring](../monitoring.md#check-readiness-and-liveness) says when each of them fails.\n\n")
+	b.WriteString("\n## Checks\n\n`/readyz/NAME` is one check alone, `?exclude=NAME` leaves one out, `?verbose` lists " +
+		"all.\n[Monitoring](../monitoring.md#check-readiness-and-liveness) says when each of them fails.\n\n")
 	for _, kind := range []string{"livez", "readyz"} {
 		verbose := body(t, n.endpoint+"/"+kind+"?verbose")
 		fmt.Fprintf(&b, "- `/%s`:", kind)

@@ -74,7 +74,8 @@ func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 		})
 		t.Run("an empty database", func(t *testing.T) {
 			a := succeed(t, "restore", file, "--datastore", sqliteURL(t))
-			require.Contains(t, a.stdout, "revision    2, nothing is compacted\nnot raised  the database was empty: if a client has seen a revision above 2")
+			require.Contains(t, a.stdout, "revision    2, nothing is compacted\nnot raised  the database was empty: if a "+
+				"client has seen a revision above 2")
 		})
 	})
 }

@@ -30,7 +30,8 @@ func TestSpansAreSentBeforeTheServerStops(t *testing.T) {
 func TestMissingCollectorDoesNotStopTheServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t), "--enable-distributed-tracing",
 		"--distributed-tracing-address=127.0.0.1:1",
-		"--distributed-tracing-sampling-rate=1000000", "--distributed-tracing-service-name=s", "--distributed-tracing-instance-id=i",
+		"--distributed-tracing-sampling-rate=1000000", "--distributed-tracing-service-name=s",
+		"--distributed-tracing-instance-id=i",
 		"--stop-timeout=100ms")
 	n.put(t, "a", "b")
 	require.Zero(t, n.stop())

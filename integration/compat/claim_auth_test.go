@@ -242,8 +242,10 @@ func TestAuth(t *testing.T) {
 		bound("what a permission covers", func(c *checker) {
 			c.as("root")
 			for i, p := range []*authpb.Permission{
-				{Key: []byte("k"), PermType: authpb.Permission_READ}, {Key: []byte("m"), RangeEnd: []byte("n"), PermType: authpb.Permission_READ},
-				{Key: []byte("n"), RangeEnd: []byte("o"), PermType: authpb.Permission_READ}, {Key: []byte("x"), RangeEnd: []byte{0}, PermType: authpb.Permission_WRITE},
+				{Key: []byte("k"), PermType: authpb.Permission_READ},
+				{Key: []byte("m"), RangeEnd: []byte("n"), PermType: authpb.Permission_READ},
+				{Key: []byte("n"), RangeEnd: []byte("o"), PermType: authpb.Permission_READ},
+				{Key: []byte("x"), RangeEnd: []byte{0}, PermType: authpb.Permission_WRITE},
 			} {
 				role := fmt.Sprint("p", i)
 				c.auth("RoleAdd", &pb.AuthRoleAddRequest{Name: role})
@@ -252,7 +254,8 @@ func TestAuth(t *testing.T) {
 			}
 			c.as("ron")
 			for _, r := range []struct{ key, end string }{
-				{"k", ""}, {"k", "k\x00"}, {"k", "l"}, {"j", "l"}, {"m", ""}, {"m1", "m2"}, {"m", "n"}, {"m", "o"}, {"m", "n\x00"}, {"l", "n"}, {"m", "\x00"},
+				{"k", ""}, {"k", "k\x00"}, {"k", "l"}, {"j", "l"}, {"m", ""}, {"m1", "m2"}, {"m", "n"}, {"m", "o"}, {"m", "n\x00"},
+				{"l", "n"}, {"m", "\x00"},
 				{"n", "m"}, {"n", "n"}, {"x", "\x00"}, {"\x00", "\x00"}, {"o", ""},
 			} {
 				c.kv("Range", &pb.RangeRequest{Key: []byte(r.key), RangeEnd: []byte(r.end)})

@@ -127,8 +127,10 @@ func (c *checker) guardedCalls() []call {
 		{campaignMethod, &v3electionpb.CampaignRequest{Name: []byte("be"), Lease: otherLease, Value: []byte("v")}},
 		{leaderMethod, &v3electionpb.LeaderRequest{Name: []byte("a/e")}},
 		{leaderMethod, &v3electionpb.LeaderRequest{Name: []byte("be")}},
-		{proclaimMethod, &v3electionpb.ProclaimRequest{Leader: &v3electionpb.LeaderKey{Name: []byte("be"), Key: []byte("be/8"), Rev: 1, Lease: otherLease}}},
-		{resignMethod, &v3electionpb.ResignRequest{Leader: &v3electionpb.LeaderKey{Name: []byte("be"), Key: []byte("be/8"), Rev: 1, Lease: otherLease}}},
+		{proclaimMethod, &v3electionpb.ProclaimRequest{Leader: &v3electionpb.LeaderKey{Name: []byte("be"),
+			Key: []byte("be/8"), Rev: 1, Lease: otherLease}}},
+		{resignMethod, &v3electionpb.ResignRequest{Leader: &v3electionpb.LeaderKey{Name: []byte("be"), Key: []byte("be/8"),
+			Rev: 1, Lease: otherLease}}},
 		{"Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: ownLease}},
 		{"Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: otherLease}},
 	}

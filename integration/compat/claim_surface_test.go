@@ -151,7 +151,8 @@ func (c *checker) same(what string, got []string) bool {
 }
 
 var (
-	jsonIDs   = regexp.MustCompile(`"(cluster_id|member_id|raft_term|ID|leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":"[1-9][0-9]*"`)
+	jsonIDs = regexp.MustCompile(
+		`"(cluster_id|member_id|raft_term|ID|leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":"[1-9][0-9]*"`)
 	jsonToken = regexp.MustCompile(`"token":"[a-zA-Z]{16}\.[0-9]+"`)
 	jsonHash  = regexp.MustCompile(`"hash":[1-9][0-9]*`)
 	jsonURLs  = regexp.MustCompile(`"(clientURLs|peerURLs)":\[[^]]*\],?`)
@@ -235,7 +236,8 @@ func TestHTTP(t *testing.T) {
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","range_end":"AA=="}`)
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","count_only":true}`)
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","sort_order":"DESCEND","sort_target":"VALUE","limit":"1"}`)
-			c.web("POST", "/v3/kv/txn", `{"compare":[{"key":"YQ==","target":"VALUE","value":"Mg=="}],"success":[{"request_range":{"key":"YQ=="}},{"request_put":{"key":"Yg=="}}]}`)
+			c.web("POST", "/v3/kv/txn",
+				`{"compare":[{"key":"YQ==","target":"VALUE","value":"Mg=="}],"success":[{"request_range":{"key":"YQ=="}},{"request_put":{"key":"Yg=="}}]}`)
 			c.web("POST", "/v3/kv/deleterange", `{"key":"YQ==","prev_kv":true}`)
 			c.web("POST", "/v3/kv/compaction", `{"revision":"2"}`)
 			c.web("POST", "/v3/kv/compaction", `{"revision":"2"}`)
@@ -330,8 +332,10 @@ func TestHTTP(t *testing.T) {
 		{"GET /livez and /readyz, with sub-checks", func(c *checker) {
 			for _, path := range []string{"/livez", "/livez?verbose", "/livez/serializable_read",
 				"/livez?exclude=serializable_read&verbose", "/livez?exclude=nonsense",
-				"/readyz", "/readyz?verbose", "/readyz/linearizable_read", "/readyz/serializable_read", "/readyz/data_corruption", "/readyz/non_learner",
-				"/readyz?exclude=linearizable_read&verbose", "/readyz/nonsense", "/livez/nonsense", "/livez?allowlist=serializable_read"} {
+				"/readyz", "/readyz?verbose", "/readyz/linearizable_read", "/readyz/serializable_read", "/readyz/data_corruption",
+				"/readyz/non_learner",
+				"/readyz?exclude=linearizable_read&verbose", "/readyz/nonsense", "/livez/nonsense",
+				"/livez?allowlist=serializable_read"} {
 				c.web("GET", path, "")
 			}
 		}},
@@ -534,8 +538,10 @@ func TestMaintenance(t *testing.T) {
 			alarm(c, pb.AlarmRequest_ACTIVATE, 7, pb.AlarmType_CORRUPT)
 			const text = "etcdserver: corrupt cluster"
 			for _, q := range []call{
-				{"KV/Put", &pb.PutRequest{Key: b("a")}}, {"KV/DeleteRange", &pb.DeleteRangeRequest{Key: b("a")}}, {"KV/Txn", &pb.TxnRequest{Success: []*pb.RequestOp{opsDelete("a", "")}}},
-				{"KV/Compact", &pb.CompactionRequest{Revision: 1}}, {"Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 2, TTL: 100}}, {"Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: 1}},
+				{"KV/Put", &pb.PutRequest{Key: b("a")}}, {"KV/DeleteRange", &pb.DeleteRangeRequest{Key: b("a")}},
+				{"KV/Txn", &pb.TxnRequest{Success: []*pb.RequestOp{opsDelete("a", "")}}},
+				{"KV/Compact", &pb.CompactionRequest{Revision: 1}}, {"Lease/LeaseGrant", &pb.LeaseGrantRequest{ID: 2, TTL: 100}},
+				{"Lease/LeaseRevoke", &pb.LeaseRevokeRequest{ID: 1}},
 			} {
 				c.refused(q.method, q.req, codes.DataLoss, text)
 			}
@@ -546,8 +552,11 @@ func TestMaintenance(t *testing.T) {
 			c.txn(&pb.TxnRequest{})
 			c.watch(0, &pb.WatchCreateRequest{Key: b("a"), StartRevision: c.revision})
 			for _, q := range []call{
-				{"Lease/LeaseKeepAlive", &pb.LeaseKeepAliveRequest{ID: 1}}, {"Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: 1, Keys: true}}, {"Lease/LeaseLeases", &pb.LeaseLeasesRequest{}},
-				{"Maintenance/Status", &pb.StatusRequest{}}, {"Maintenance/HashKV", &pb.HashKVRequest{}}, {"Maintenance/Hash", &pb.HashRequest{}}, {"Cluster/MemberList", &pb.MemberListRequest{}},
+				{"Lease/LeaseKeepAlive", &pb.LeaseKeepAliveRequest{ID: 1}},
+				{"Lease/LeaseTimeToLive", &pb.LeaseTimeToLiveRequest{ID: 1, Keys: true}},
+				{"Lease/LeaseLeases", &pb.LeaseLeasesRequest{}},
+				{"Maintenance/Status", &pb.StatusRequest{}}, {"Maintenance/HashKV", &pb.HashKVRequest{}},
+				{"Maintenance/Hash", &pb.HashRequest{}}, {"Cluster/MemberList", &pb.MemberListRequest{}},
 				{"Maintenance/Defragment", &pb.DefragmentRequest{}},
 			} {
 				c.ask(q.method, q.req)

@@ -32,7 +32,8 @@ func TestWatch(t *testing.T) {
 				{&pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("a")}, "mvcc: watcher range is empty"},
 				{&pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("b")}, "mvcc: watcher range is empty"},
 				{&pb.WatchCreateRequest{Key: b("a"), StartRevision: -1}, "etcdserver: mvcc: required revision has been compacted"},
-				{&pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("a"), WatchId: 3, StartRevision: -1}, "etcdserver: mvcc: required revision has been compacted"},
+				{&pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("a"), WatchId: 3, StartRevision: -1},
+					"etcdserver: mvcc: required revision has been compacted"},
 				{&pb.WatchCreateRequest{Key: b("b"), RangeEnd: b("a"), WatchId: 3}, "mvcc: watcher range is empty"},
 			} {
 				r := c.watch(0, q.WatchCreateRequest)

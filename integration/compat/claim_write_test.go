@@ -206,7 +206,8 @@ func TestTxn(t *testing.T) {
 				c.txn(&pb.TxnRequest{Compare: no, Failure: ops(opTxn(&pb.TxnRequest{Success: ops(f())}))})
 			}
 			for _, q := range []*pb.RangeRequest{
-				{}, {Limit: 1}, {Limit: 3}, {Revision: old}, {Revision: -1}, {Serializable: true}, {KeysOnly: true}, {CountOnly: true},
+				{}, {Limit: 1}, {Limit: 3}, {Revision: old}, {Revision: -1}, {Serializable: true}, {KeysOnly: true},
+				{CountOnly: true},
 				{MinModRevision: old}, {MaxModRevision: old}, {MinCreateRevision: old}, {MaxCreateRevision: old},
 			} {
 				every(func() *pb.RequestOp {
@@ -222,7 +223,8 @@ func TestTxn(t *testing.T) {
 				}
 			}
 			for _, q := range []*pb.PutRequest{
-				{Value: b("v")}, {PrevKv: true}, {Lease: 1}, {IgnoreLease: true, Value: b("w")}, {IgnoreValue: true, PrevKv: true}, {IgnoreLease: true, IgnoreValue: true},
+				{Value: b("v")}, {PrevKv: true}, {Lease: 1}, {IgnoreLease: true, Value: b("w")}, {IgnoreValue: true, PrevKv: true},
+				{IgnoreLease: true, IgnoreValue: true},
 			} {
 				every(func() *pb.RequestOp {
 					q.Key = b("k2")
@@ -275,8 +277,10 @@ func TestTxn(t *testing.T) {
 				c.holds(!r.Succeeded, "VALUE %s", pb.Compare_CompareResult(result))
 				for _, n := range []int64{-1, 0, 1} {
 					for _, q := range []*pb.Compare{
-						{Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{Version: n}}, {Target: pb.Compare_CREATE, TargetUnion: &pb.Compare_CreateRevision{CreateRevision: n}},
-						{Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: n}}, {Target: pb.Compare_LEASE, TargetUnion: &pb.Compare_Lease{Lease: n}},
+						{Target: pb.Compare_VERSION, TargetUnion: &pb.Compare_Version{Version: n}},
+						{Target: pb.Compare_CREATE, TargetUnion: &pb.Compare_CreateRevision{CreateRevision: n}},
+						{Target: pb.Compare_MOD, TargetUnion: &pb.Compare_ModRevision{ModRevision: n}},
+						{Target: pb.Compare_LEASE, TargetUnion: &pb.Compare_Lease{Lease: n}},
 					} {
 						q.Key, q.Result = b("none"), pb.Compare_CompareResult(result)
 						c.txn(&pb.TxnRequest{Compare: []*pb.Compare{q}})

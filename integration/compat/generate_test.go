@@ -60,7 +60,8 @@ func chance(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 
 // hostile keys try the coding of keys: escapes, separators, and ends of ranges.
 var hostile = []string{
-	"\x00", "\x00\x00", "\x00\x01", "\x01", "$", "$$", "$\x00", "%", "%%", "%$", "%00", "\x24\x25", "\xff", "\xff\xff", "\xff\x00",
+	"\x00", "\x00\x00", "\x00\x01", "\x01", "$", "$$", "$\x00", "%", "%%", "%$", "%00", "\x24\x25", "\xff", "\xff\xff",
+	"\xff\x00",
 	"a", "a\x00", "a\x00\x00", "a\x01", "a$", "a$b", "a%", "a%00", "aa", "b", "b\xff", "c", "fence",
 }
 

@@ -86,7 +86,8 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 	}
 	shrinks := *listed == ""
 	if shrinks {
-		t.Logf("the servers differ after %d steps, which are run again; the difference was %s\nThe subject's log ends with\n%s", len(steps), found.diff, found.log)
+		t.Logf("the servers differ after %d steps, which are run again; the difference was %s\nThe subject's log ends "+
+			"with\n%s", len(steps), found.diff, found.log)
 	}
 	switch {
 	case shrinks && !differs(steps):
@@ -98,7 +99,8 @@ func testHistory(t *testing.T, e harness.Engine, seed uint64, steps []int) {
 	for i, s := range steps {
 		numbers[i] = strconv.Itoa(s)
 	}
-	t.Errorf("etcd and %s differ. Replay with\ngo test ./compat -run 'TestHistories/%s' -seed %d -steps %s\nRequests:\n%s\nDifference: %s\nThe subject's log ends with\n%s",
+	t.Errorf("etcd and %s differ. Replay with\ngo test ./compat -run 'TestHistories/%s' -seed %d -steps "+
+		"%s\nRequests:\n%s\nDifference: %s\nThe subject's log ends with\n%s",
 		e.Name, e.Name, seed, strings.Join(numbers, ","), strings.Join(found.trace, "\n"), found.diff, found.log)
 }
 

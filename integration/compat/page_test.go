@@ -229,7 +229,8 @@ func (p *page) paths(t *testing.T) {
 }
 
 func (p *page) options() {
-	fmt.Fprintf(p, "\n## Options of requests\nNested requests of the same kind are not distinguished: `request_txn` is listed once.\n")
+	fmt.Fprintf(p, "\n## Options of requests\nNested requests of the same kind are not distinguished: `request_txn` is "+
+		"listed once.\n")
 	for _, r := range etcdRPCs() {
 		all := options(r.method.Input())
 		if _, ok := on(func(e *engineResults) (mark, bool) { m, ok := e.rpcs[r.full()]; return m, ok }); !ok ||

@@ -181,7 +181,8 @@ func tallies() (lines []string) {
 	defer results.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(results.engines)) {
 		e := results.engines[name]
-		lines = append(lines, fmt.Sprintf("compared with etcd on %s: %d histories of %d steps, %d concurrent histories, %d claims; %d requests, %d watch events, %d HTTP requests",
+		lines = append(lines, fmt.Sprintf("compared with etcd on %s: %d histories of %d steps, %d concurrent histories, "+
+			"%d claims; %d requests, %d watch events, %d HTTP requests",
 			name, e.histories, e.steps, e.concurrent, e.claims, e.requests, e.events, e.web))
 	}
 	return lines

@@ -194,7 +194,8 @@ func (s *side) events(from, to int64) ([]proto.Message, error) {
 	}
 	defer watch.close()
 	r := &pb.WatchCreateRequest{Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: from, PrevKv: true}
-	if err := watch.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
+	if err := watch.stream.Send(
+		&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}}); err != nil {
 		return nil, err
 	}
 	var all []proto.Message

@@ -205,13 +205,15 @@ func (p *tab) once(find, statement string) {
 // click clicks the link, button or summary that has exactly this text, once it is there.
 func (p *tab) click(text string) {
 	p.t.Helper()
-	p.once(fmt.Sprintf("[...document.querySelectorAll('a, button, summary')].find((e) => e.innerText.trim() === %q && !e.disabled)", text), "e.click()")
+	p.once(fmt.Sprintf("[...document.querySelectorAll('a, button, summary')].find((e) => e.innerText.trim() === %q && "+
+		"!e.disabled)", text), "e.click()")
 }
 
 // fill types into the control of a label that can be seen.
 func (p *tab) fill(label, text string) {
 	p.t.Helper()
-	p.once(fmt.Sprintf("[...document.querySelectorAll('label')].find((e) => e.firstChild.textContent === %q && e.checkVisibility())?.control", label),
+	p.once(fmt.Sprintf("[...document.querySelectorAll('label')].find((e) => e.firstChild.textContent === %q && "+
+		"e.checkVisibility())?.control", label),
 		fmt.Sprintf("e.focus(); e.value = %q; e.dispatchEvent(new Event('input', {bubbles: true}))", text))
 }
 
@@ -228,8 +230,10 @@ func (p *tab) fits(what string) {
 	require.LessOrEqual(p.t, of[float64](p, "document.documentElement.scrollWidth"), 400.0,
 		"%s is wider than the screen", what)
 	p.do(chromedp.EmulateViewport(1100, 800))
-	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('input, select, textarea')].filter((e) => e.labels.length === 0).length"), "%s has controls without a label", what)
-	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('button')].filter((e) => !e.textContent.trim() && !e.ariaLabel).length"), "%s has buttons without a name", what)
+	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('input, select, textarea')].filter((e) => "+
+		"e.labels.length === 0).length"), "%s has controls without a label", what)
+	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('button')].filter((e) => !e.textContent.trim() && "+
+		"!e.ariaLabel).length"), "%s has buttons without a name", what)
 	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('main a:not([href]), main [onclick]')].length"),
 		"%s has links that no key reaches", what)
 }

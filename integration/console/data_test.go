@@ -54,7 +54,8 @@ func fill(t *testing.T, c *clientv3.Client) (revision int64) {
 		put(t, c, fmt.Sprintf("/registry/events/default/event-%03d", i), bytes.Repeat([]byte("x"), 200))
 	}
 	crd, err := json.Marshal(map[string]any{
-		"apiVersion": "example.org/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"}, "spec": map[string]any{"size": 3},
+		"apiVersion": "example.org/v1", "kind": "Thing", "metadata": map[string]any{"name": "one"},
+		"spec": map[string]any{"size": 3},
 	})
 	require.NoError(t, err)
 	put(t, c, "/registry/example.org/things/default/one", crd)

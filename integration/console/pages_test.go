@@ -89,7 +89,8 @@ func TestKeysAndHistory(t *testing.T) {
 	changed := `[...document.querySelectorAll(".version")][2].innerText`
 	p.await(changed + `.includes("-   - image: example.org/web:1.0") || ` + changed +
 		`.includes("image: example.org/web:1.1")`)
-	lines := of[[]string](p, `[...[...document.querySelectorAll(".version")][2].querySelectorAll(".add, .del")].map((e) => e.innerText.replace(/\s+/g, " "))`)
+	lines := of[[]string](p,
+		`[...[...document.querySelectorAll(".version")][2].querySelectorAll(".add, .del")].map((e) => e.innerText.replace(/\s+/g, " "))`)
 	require.Equal(t, []string{"- - image: example.org/web:1.0", "+ - image: example.org/web:1.1", "- nodeName: node-1",
 		"+ nodeName: node-2"}, lines)
 	p.click("Hex")

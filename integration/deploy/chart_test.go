@@ -90,7 +90,8 @@ func TestChartRefusesValues(t *testing.T) {
 		"tag as digest":          {`{image: {digest: v1}}`, "/image/digest"},
 		"JWT without keys":       {`{auth: {token: jwt}}`, "auth.jwt.secretName"},
 		"no memory is requested": {`{resources: {requests: {memory: null}}}`, "memory"},
-		"nothing can be evicted": {`{datastore: {url: "` + url + `"}, podDisruptionBudget: {minAvailable: 3}}`, "podDisruptionBudget.minAvailable"},
+		"nothing can be evicted": {`{datastore: {url: "` + url + `"}, podDisruptionBudget: {minAvailable: 3}}`,
+			"podDisruptionBudget.minAvailable"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,8 @@ func TestReleaseIsBuiltAsTheMakefileBuilds(t *testing.T) {
 	makefile, dockerfile := readText(t, "Makefile"), readText(t, "Dockerfile")
 	assert.Contains(t, makefile, "\nLDFLAGS  := "+flags+"$(VERSION)\n")
 	assert.Contains(t, makefile, "\n\tCGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) "+b.Main+"\n")
-	assert.Regexp(t, `CGO_ENABLED=0 .*\\\n +go build -trimpath -ldflags "`+flags+`\$VERSION" -o /sqlbrain `+regexp.QuoteMeta(b.Main), dockerfile)
+	assert.Regexp(t, `CGO_ENABLED=0 .*\\\n +go build -trimpath -ldflags "`+flags+`\$VERSION" -o /sqlbrain `+
+		regexp.QuoteMeta(b.Main), dockerfile)
 }
 
 func TestReleaseHasItsFiles(t *testing.T) {

@@ -64,7 +64,8 @@ var scenes = map[string][]scene{
 			a("grpc_server_handled_total", calls("Put", "Canceled"), "0+9x14"),
 		}, nil},
 		{"watches end", []string{
-			a("grpc_server_handled_total", `grpc_service="etcdserverpb.Watch",grpc_method="Watch",grpc_type="bidi_stream",grpc_code="Unavailable"`, "0+9x14"),
+			a("grpc_server_handled_total",
+				`grpc_service="etcdserverpb.Watch",grpc_method="Watch",grpc_type="bidi_stream",grpc_code="Unavailable"`, "0+9x14"),
 		}, nil},
 	},
 	"SqlbrainNotReady": {
@@ -73,7 +74,8 @@ var scenes = map[string][]scene{
 			b("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0x9"),
 		}, []string{"b"}},
 		{"one look", []string{a("etcd_server_healthcheck", `type="readyz",name="database"`, "1x3 0 1x8")}, nil},
-		{"another kind of check", []string{a("etcd_server_healthcheck", `type="livez",name="serializable_read"`, "0x12")}, nil},
+		{"another kind of check", []string{a("etcd_server_healthcheck", `type="livez",name="serializable_read"`, "0x12")},
+			nil},
 		{"an etcd", []string{strange("etcd_server_healthcheck", "0x12")}, nil},
 	},
 	"SqlbrainMemberDown": {
@@ -82,14 +84,17 @@ var scenes = map[string][]scene{
 		{"something else is away", []string{strange("up", "0x12")}, nil},
 	},
 	"SqlbrainNotServing": {
-		{"one of two", []string{a("etcd_server_has_leader", "", "1x12"), b("etcd_server_has_leader", "", "1x5 0x7")}, []string{"b"}},
+		{"one of two", []string{a("etcd_server_has_leader", "", "1x12"), b("etcd_server_has_leader", "", "1x5 0x7")},
+			[]string{"b"}},
 		{"a moment", []string{a("etcd_server_has_leader", "", "1x5 0 1x7")}, nil},
 		{"an etcd", []string{strange("etcd_server_has_leader", "0x12")}, nil},
 	},
 	"SqlbrainDataLost": {
-		{"one cannot write", []string{a("sqlbrain_data_lost", `record="pending"`, "0x3 1x9"), b("sqlbrain_data_lost", `record="pending"`, "0x12")}, []string{"a"}},
+		{"one cannot write", []string{a("sqlbrain_data_lost", `record="pending"`, "0x3 1x9"),
+			b("sqlbrain_data_lost", `record="pending"`, "0x12")}, []string{"a"}},
 		{"the others continue", []string{b("sqlbrain_data_lost", `record="unproven"`, "0x3 1x9")}, []string{"b"}},
-		{"nothing was lost", []string{a("sqlbrain_data_lost", `record="pending"`, "0x12"), a("sqlbrain_data_lost", `record="refuted"`, "0x3 1x9")}, nil},
+		{"nothing was lost", []string{a("sqlbrain_data_lost", `record="pending"`, "0x12"),
+			a("sqlbrain_data_lost", `record="refuted"`, "0x3 1x9")}, nil},
 	},
 	"SqlbrainNoLeader": {
 		{"followers without a leader", []string{
@@ -107,7 +112,8 @@ var scenes = map[string][]scene{
 		}, nil},
 	},
 	"SqlbrainLeaderChanges": {
-		{"every two minutes", []string{a("etcd_server_leader_changes_seen_total", "", "0x3 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3")}, job},
+		{"every two minutes", []string{a("etcd_server_leader_changes_seen_total", "", "0x3 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3")},
+			job},
 		{"a rolling restart", []string{a("etcd_server_leader_changes_seen_total", "", "1x10 2x5 3x30")}, nil},
 		{"of an etcd", []string{strange("etcd_server_leader_changes_seen_total", "0+1x40")}, nil},
 	},
@@ -120,9 +126,11 @@ var scenes = map[string][]scene{
 		{"leaders that died", []string{b("sqlbrain_leader_suspicions_total", `verdict="gone"`, "0+1x20")}, nil},
 	},
 	"SqlbrainMembersSilent": {
-		{"one", []string{a("sqlbrain_members", `state="alive"`, "2x20"), a("sqlbrain_members", `state="silent"`, "1x20")}, job},
+		{"one", []string{a("sqlbrain_members", `state="alive"`, "2x20"), a("sqlbrain_members", `state="silent"`, "1x20")},
+			job},
 		{"one was killed, and started again", []string{a("sqlbrain_members", `state="silent"`, "0x5 1x8 0x20")}, nil},
-		{"one is stopped", []string{a("sqlbrain_members", `state="silent"`, "0x20"), a("sqlbrain_members", `state="stopped"`, "1x20")}, nil},
+		{"one is stopped", []string{a("sqlbrain_members", `state="silent"`, "0x20"),
+			a("sqlbrain_members", `state="stopped"`, "1x20")}, nil},
 	},
 	"SqlbrainFollowerBehind": {
 		{"far", []string{
@@ -154,12 +162,15 @@ var scenes = map[string][]scene{
 		{"callers give up", []string{a("sqlbrain_sql_errors_total", `kind="context",statement="list"`, "0+30x40")}, nil},
 	},
 	"SqlbrainDatabaseReconnects": {
-		{"to and fro", []string{a("sqlbrain_sql_reconnects_total", "", "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4")}, []string{"a"}},
+		{"to and fro", []string{a("sqlbrain_sql_reconnects_total", "", "0x4 1x4 2x4 3x4 4x4 5x4 6x4 7x4 8x4")},
+			[]string{"a"}},
 		{"a failover", []string{a("sqlbrain_sql_reconnects_total", "", "0x10 1x50")}, nil},
 	},
 	"SqlbrainCommitRetries": {
-		{"both kinds together", []string{a("sqlbrain_sql_commit_retries_total", "", "0+20x40"), a("sqlbrain_commit_retries_total", "", "0+20x40")}, []string{"a"}},
-		{"now and then", []string{a("sqlbrain_sql_commit_retries_total", "", "0+10x40"), a("sqlbrain_commit_retries_total", "", "0+1x40")}, nil},
+		{"both kinds together", []string{a("sqlbrain_sql_commit_retries_total", "", "0+20x40"),
+			a("sqlbrain_commit_retries_total", "", "0+20x40")}, []string{"a"}},
+		{"now and then", []string{a("sqlbrain_sql_commit_retries_total", "", "0+10x40"),
+			a("sqlbrain_commit_retries_total", "", "0+1x40")}, nil},
 	},
 	"SqlbrainCommitsInDoubt": {
 		{"a stream", []string{a("sqlbrain_commit_in_doubt_total", "", "0+1x40")}, []string{"a"}},
@@ -176,7 +187,8 @@ var scenes = map[string][]scene{
 			a("sqlbrain_commit_duration_seconds_bucket", `le="0.8"`, "0+1000x40"),
 			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "0+1000x40"),
 		}, nil},
-		{"no writes", []string{a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "5x40"), a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "9x40")}, nil},
+		{"no writes", []string{a("sqlbrain_commit_duration_seconds_bucket", `le="0.1"`, "5x40"),
+			a("sqlbrain_commit_duration_seconds_bucket", `le="+Inf"`, "9x40")}, nil},
 	},
 	"SqlbrainWritesQueue": {
 		{"for two seconds", []string{
@@ -190,12 +202,14 @@ var scenes = map[string][]scene{
 		}, nil},
 	},
 	"SqlbrainConnectionsExhausted": {
-		{"two reads always wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="read"`, "0+60x40")}, []string{"a"}},
+		{"two reads always wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="read"`, "0+60x40")},
+			[]string{"a"}},
 		{"commits wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="write"`, "0+60x40")}, nil},
 		{"reads hardly wait", []string{a("go_sql_wait_duration_seconds_total", `db_name="read"`, "0+3x40")}, nil},
 	},
 	"SqlbrainSQLiteLogLarge": {
-		{"of one member", []string{a("sqlbrain_sqlite_log_bytes", "", "40000000x40"), b("sqlbrain_sqlite_log_bytes", "", "900000000x40")}, []string{"b"}},
+		{"of one member", []string{a("sqlbrain_sqlite_log_bytes", "", "40000000x40"),
+			b("sqlbrain_sqlite_log_bytes", "", "900000000x40")}, []string{"b"}},
 		{"for a moment", []string{a("sqlbrain_sqlite_log_bytes", "", "40000000x5 900000000x5 60000000x30")}, nil},
 	},
 	"SqlbrainSQLiteCheckpointsFail": {
@@ -204,8 +218,10 @@ var scenes = map[string][]scene{
 		{"long ago", []string{a("sqlbrain_sqlite_checkpoints_total", `result="failed"`, "7x40")}, nil},
 	},
 	"SqlbrainCompactionBehind": {
-		{"for an hour", []string{a("sqlbrain_compaction_lag_revisions", "", "100x150"), a("etcd_server_is_leader", "", "1x150")}, []string{"a"}},
-		{"what led before", []string{b("sqlbrain_compaction_lag_revisions", "", "100x150"), b("etcd_server_is_leader", "", "0x150")}, nil},
+		{"for an hour", []string{a("sqlbrain_compaction_lag_revisions", "", "100x150"),
+			a("etcd_server_is_leader", "", "1x150")}, []string{"a"}},
+		{"what led before", []string{b("sqlbrain_compaction_lag_revisions", "", "100x150"),
+			b("etcd_server_is_leader", "", "0x150")}, nil},
 		{"every compaction takes its time", []string{
 			a("sqlbrain_compaction_lag_revisions", "", "100x38 0 100x38 0 100x38 0 100x30"),
 			a("etcd_server_is_leader", "", "1x150"),
@@ -216,25 +232,33 @@ var scenes = map[string][]scene{
 		{"once", []string{a("sqlbrain_compaction_errors_total", "", "0x10 1x80")}, nil},
 	},
 	"SqlbrainNotCompacted": {
-		{"much is written", []string{a("etcd_debugging_mvcc_current_revision", "", "0+100x480"), a("etcd_debugging_mvcc_compact_revision", "", "0x480")}, job},
-		{"and compacted", []string{a("etcd_debugging_mvcc_current_revision", "", "0+100x480"), a("etcd_debugging_mvcc_compact_revision", "", "0x100 5000x180 20000x200")}, nil},
-		{"little is written", []string{a("etcd_debugging_mvcc_current_revision", "", "0+1x480"), a("etcd_debugging_mvcc_compact_revision", "", "0x480")}, nil},
+		{"much is written", []string{a("etcd_debugging_mvcc_current_revision", "", "0+100x480"),
+			a("etcd_debugging_mvcc_compact_revision", "", "0x480")}, job},
+		{"and compacted", []string{a("etcd_debugging_mvcc_current_revision", "", "0+100x480"),
+			a("etcd_debugging_mvcc_compact_revision", "", "0x100 5000x180 20000x200")}, nil},
+		{"little is written", []string{a("etcd_debugging_mvcc_current_revision", "", "0+1x480"),
+			a("etcd_debugging_mvcc_compact_revision", "", "0x480")}, nil},
 	},
 	"SqlbrainQuotaNear": {
-		{"nine tenths", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, []string{"a"}},
-		{"half", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "500x40"), a("etcd_server_quota_backend_bytes", "", "1000x40")}, nil},
+		{"nine tenths", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40"),
+			a("etcd_server_quota_backend_bytes", "", "1000x40")}, []string{"a"}},
+		{"half", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "500x40"),
+			a("etcd_server_quota_backend_bytes", "", "1000x40")}, nil},
 		{"there is none", []string{a("etcd_mvcc_db_total_size_in_use_in_bytes", "", "900x40")}, nil},
 	},
 	"SqlbrainNoSpace": {
-		{"the leader's disk is full", []string{a("sqlbrain_no_space", "", "0x3 1x12"), b("sqlbrain_no_space", "", "0x15")}, job},
+		{"the leader's disk is full", []string{a("sqlbrain_no_space", "", "0x3 1x12"), b("sqlbrain_no_space", "", "0x15")},
+			job},
 		{"for a moment", []string{a("sqlbrain_no_space", "", "0x3 1 0x12")}, nil},
 	},
 	"SqlbrainAuditLogFailing": {
-		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")}, []string{"b"}},
+		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")},
+			[]string{"b"}},
 		{"for a moment", []string{a("sqlbrain_audit_failing", "", "0x3 1 0x12")}, nil},
 	},
 	"SqlbrainWatchersSlow": {
-		{"some, of one member", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x40"), b("etcd_debugging_mvcc_slow_watcher_total", "", "3x40")}, []string{"b"}},
+		{"some, of one member", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x40"),
+			b("etcd_debugging_mvcc_slow_watcher_total", "", "3x40")}, []string{"b"}},
 		{"for a moment", []string{a("etcd_debugging_mvcc_slow_watcher_total", "", "0x5 3x10 0x30")}, nil},
 		{"of an etcd", []string{strange("etcd_debugging_mvcc_slow_watcher_total", "3x40")}, nil},
 	},

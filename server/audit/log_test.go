@@ -103,7 +103,8 @@ func TestSuccessfulChangesAreWrittenBeforeTheyAreAnswered(t *testing.T) {
 	require.NoError(t, err)
 	delete(lines[1], "time")
 	require.Equal(t, map[string]any{
-		"event": "change", "method": "/etcdserverpb.Auth/UserAdd", "user": "root", "certificate": "cn", "remote": "192.0.2.1:5", "request_id": "1f", "code": "OK",
+		"event": "change", "method": "/etcdserverpb.Auth/UserAdd", "user": "root", "certificate": "cn",
+		"remote": "192.0.2.1:5", "request_id": "1f", "code": "OK",
 		"target": map[string]any{"name": "ann", "urls": []any{"a", "b"}},
 	}, lines[1])
 	info, err := os.Stat(path)

@@ -80,17 +80,21 @@ func TestValuesAreShownByKind(t *testing.T) {
 		note     string
 		editable bool
 	}{
-		"nothing":        {"", kindEmpty, "", "", "", true},
-		"text":           {"hello\nworld\t✓", kindText, "", "hello\nworld\t✓", "", true},
-		"bytes":          {"\x00\xff", kindBinary, "", "", "", false},
-		"control":        {"a\x1b[31m", kindBinary, "", "", "", false},
-		"bidi":           {"a\u202eb", kindBinary, "", "", "", false},
-		"json":           {`{"b":1,"a":[12345678901234567890]}`, kindJSON, "{\n  \"b\": 1,\n  \"a\": [\n    12345678901234567890\n  ]\n}", `{"b":1,"a":[12345678901234567890]}`, "", true},
-		"broken json":    {`{"b":`, kindText, "", `{"b":`, "", true},
-		"a number":       {`12`, kindText, "", `12`, "", true},
-		"deep json":      {strings.Repeat("[", 900) + strings.Repeat("]", 900), kindJSON, "", strings.Repeat("[", 900) + strings.Repeat("]", 900), "nested too deeply to be indented", true},
-		"encrypted":      {"k8s:enc:aescbc:v1:key1:\x00\x01", kindEncrypted, "", "", "kube-apiserver has encrypted this object: aescbc:v1:key1", false},
-		"encrypted, odd": {"k8s:enc:\x00", kindEncrypted, "", "", "kube-apiserver has encrypted this object: by a provider that it does not name", false},
+		"nothing": {"", kindEmpty, "", "", "", true},
+		"text":    {"hello\nworld\t✓", kindText, "", "hello\nworld\t✓", "", true},
+		"bytes":   {"\x00\xff", kindBinary, "", "", "", false},
+		"control": {"a\x1b[31m", kindBinary, "", "", "", false},
+		"bidi":    {"a\u202eb", kindBinary, "", "", "", false},
+		"json": {`{"b":1,"a":[12345678901234567890]}`, kindJSON,
+			"{\n  \"b\": 1,\n  \"a\": [\n    12345678901234567890\n  ]\n}", `{"b":1,"a":[12345678901234567890]}`, "", true},
+		"broken json": {`{"b":`, kindText, "", `{"b":`, "", true},
+		"a number":    {`12`, kindText, "", `12`, "", true},
+		"deep json": {strings.Repeat("[", 900) + strings.Repeat("]", 900), kindJSON, "",
+			strings.Repeat("[", 900) + strings.Repeat("]", 900), "nested too deeply to be indented", true},
+		"encrypted": {"k8s:enc:aescbc:v1:key1:\x00\x01", kindEncrypted, "", "",
+			"kube-apiserver has encrypted this object: aescbc:v1:key1", false},
+		"encrypted, odd": {"k8s:enc:\x00", kindEncrypted, "", "",
+			"kube-apiserver has encrypted this object: by a provider that it does not name", false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +133,8 @@ func TestKubernetesObjectsAreYAML(t *testing.T) {
 
 func TestSecretsAreHiddenInEveryForm(t *testing.T) {
 	values := map[string][]byte{"protobuf": testSecret(), "json": []byte(secretJSON)}
-	values["json of no form"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":"hunter2","stringData":{"a":["hunter2"]}}`)
+	values["json of no form"] = []byte(
+		`{"apiVersion":"v1","kind":"Secret","data":"hunter2","stringData":{"a":["hunter2"]}}`)
 	values["deep json"] = []byte(`{"apiVersion":"v1","kind":"Secret","data":{"a":"hunter2"},"x":` +
 		strings.Repeat("[", 500) + strings.Repeat("]", 500) + "}")
 	whole := values["protobuf"]
@@ -164,28 +169,33 @@ func encodings(t *testing.T) map[string][]byte {
 		return stored("v1", "List", message(text(1, ""), text(2, text(1, raw))))
 	}
 	return map[string][]byte{
-		"yaml":                      inYAML,
-		"yaml, flow style":          []byte("{apiVersion: v1, kind: Secret, data: {password: aHVudGVyMg==}}"),
-		"yaml, several documents":   append([]byte("apiVersion: v1\nkind: Pod\n---\n"), inYAML...),
-		"yaml with an alias":        []byte("kind: Secret\ndata: &d {password: aHVudGVyMg==}\nstringData: *d\n"),
-		"json without a version":    without,
-		"json with a byte order":    append([]byte("\ufeff"), inJSON...),
-		"json that is cut":          inJSON[:len(inJSON)-1],
-		"json with odd letters":     bytes.Replace(inJSON, []byte(`"data"`), []byte("\"x\":\"a\u202eb\",\"data\""), 1),
-		"json with escapes":         []byte(`{"kind":"\u0053ecret","data":{"password":"aHVudGVyMg=="}}`),
-		"json of a huge number":     []byte(`{"n":1e999999,"kind":"Secret","stringData":{"password":"hunter2"}}`),
-		"an array":                  append(append([]byte("["), inJSON...), ']'),
-		"list in json":              append(append([]byte(`{"apiVersion":"v1","kind":"List","items":[`), inJSON...), "]}"...),
-		"list of secrets in json":   append(append([]byte(`{"apiVersion":"v1","kind":"SecretList","items":[`), bytes.Replace(without, []byte(`"kind":"Secret",`), nil, 1)...), "]}"...),
-		"list of secrets":           list,
-		"list of json in protobuf":  listOf(inJSON),
-		"list of protobuf":          listOf(inProtobuf),
-		"unknown type":              storedUnknown(inProtobuf),
-		"unknown type, json":        storedUnknown(inJSON),
-		"text in json":              append(append([]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"manifest.yaml":`), quoted...), "}}"...),
-		"annotation of another one": append(append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"`+lastApplied+`":`), quoted...), "}}}"...),
-		"annotation of a tool":      append(append([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"kapp.k14s.io/original":`), quoted...), "}}}"...),
-		"cbor":                      []byte("\xd9\xd9\xf7\xa3JapiVersionBv1DkindFSecretJstringData\xa1HpasswordGhunter2"),
+		"yaml":                    inYAML,
+		"yaml, flow style":        []byte("{apiVersion: v1, kind: Secret, data: {password: aHVudGVyMg==}}"),
+		"yaml, several documents": append([]byte("apiVersion: v1\nkind: Pod\n---\n"), inYAML...),
+		"yaml with an alias":      []byte("kind: Secret\ndata: &d {password: aHVudGVyMg==}\nstringData: *d\n"),
+		"json without a version":  without,
+		"json with a byte order":  append([]byte("\ufeff"), inJSON...),
+		"json that is cut":        inJSON[:len(inJSON)-1],
+		"json with odd letters":   bytes.Replace(inJSON, []byte(`"data"`), []byte("\"x\":\"a\u202eb\",\"data\""), 1),
+		"json with escapes":       []byte(`{"kind":"\u0053ecret","data":{"password":"aHVudGVyMg=="}}`),
+		"json of a huge number":   []byte(`{"n":1e999999,"kind":"Secret","stringData":{"password":"hunter2"}}`),
+		"an array":                append(append([]byte("["), inJSON...), ']'),
+		"list in json":            append(append([]byte(`{"apiVersion":"v1","kind":"List","items":[`), inJSON...), "]}"...),
+		"list of secrets in json": append(append([]byte(`{"apiVersion":"v1","kind":"SecretList","items":[`),
+			bytes.Replace(without, []byte(`"kind":"Secret",`), nil, 1)...), "]}"...),
+		"list of secrets":          list,
+		"list of json in protobuf": listOf(inJSON),
+		"list of protobuf":         listOf(inProtobuf),
+		"unknown type":             storedUnknown(inProtobuf),
+		"unknown type, json":       storedUnknown(inJSON),
+		"text in json": append(append([]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"manifest.yaml":`),
+			quoted...), "}}"...),
+		"annotation of another one": append(append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"`+
+			lastApplied+`":`), quoted...), "}}}"...),
+		"annotation of a tool": append(
+			append([]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"kapp.k14s.io/original":`), quoted...),
+			"}}}"...),
+		"cbor": []byte("\xd9\xd9\xf7\xa3JapiVersionBv1DkindFSecretJstringData\xa1HpasswordGhunter2"),
 	}
 }
 

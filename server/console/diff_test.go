@@ -62,7 +62,8 @@ func TestHistoryComparesEachVersionWithTheOneBefore(t *testing.T) {
 	require.False(t, page.Complete)
 
 	short := history(&read.KeyHistory{Versions: all[:3], More: true}, 10)
-	require.Len(t, short.Versions, 2, "the bytes of a page were used up, and the last version has nothing to be compared with")
+	require.Len(t, short.Versions, 2, "the bytes of a page were used up, and the last version has nothing to be "+
+		"compared with")
 	require.EqualValues(t, 5, short.Next)
 
 	compacted := history(&read.KeyHistory{Versions: all[3:4], CompactRevision: 3}, 2)

@@ -23,8 +23,10 @@ func TestConsoleIsOffWithoutItsFlag(t *testing.T) {
 func TestFilesAndHeaders(t *testing.T) {
 	b := newBrowser(t, start(t, func(c *server.Config) { c.CORS = []string{"*"} }))
 	for path, kind := range map[string]string{
-		"/ui": "text/html; charset=utf-8", "/ui/": "text/html; charset=utf-8", "/ui/main.js": "text/javascript; charset=utf-8",
-		"/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml", "/ui/api/status": "application/json", "/ui/api/none": "application/json",
+		"/ui": "text/html; charset=utf-8", "/ui/": "text/html; charset=utf-8",
+		"/ui/main.js":   "text/javascript; charset=utf-8",
+		"/ui/style.css": "text/css; charset=utf-8", "/ui/icon.svg": "image/svg+xml", "/ui/api/status": "application/json",
+		"/ui/api/none": "application/json",
 	} {
 		resp, body := b.do(http.MethodGet, path, nil, map[string]string{"Origin": "https://elsewhere.example"})
 		require.Equal(t, kind, resp.Header.Get("Content-Type"), path)
@@ -117,7 +119,8 @@ func TestKeysByLevelAndPage(t *testing.T) {
 	require.Equal(t, "/other/24/", all[24])
 
 	for _, bad := range [][]string{
-		{"limit", "0"}, {"limit", "-1"}, {"limit", "501"}, {"limit", "many"}, {"limit", "99999999999999999999"}, {"prefix", "%%"}, {"after", "a b"},
+		{"limit", "0"}, {"limit", "-1"}, {"limit", "501"}, {"limit", "many"}, {"limit", "99999999999999999999"},
+		{"prefix", "%%"}, {"after", "a b"},
 	} {
 		status, out := b.ask("keys", bad...)
 		require.Equal(t, http.StatusBadRequest, status, bad)

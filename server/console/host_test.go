@@ -82,7 +82,8 @@ func TestUnknownHostNamesPassOverTLS(t *testing.T) {
 func TestPagesOfOtherSitesCannotStartCounts(t *testing.T) {
 	b := newBrowser(t, start(t))
 	for site, want := range map[string]int{
-		"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK, "none": http.StatusOK,
+		"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "same-origin": http.StatusOK,
+		"none": http.StatusOK,
 	} {
 		resp, _ := b.do(http.MethodGet, "/ui/api/sizes", nil, map[string]string{"Sec-Fetch-Site": site})
 		require.Equal(t, want, resp.StatusCode, site)

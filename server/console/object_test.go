@@ -75,10 +75,12 @@ func TestObjectsAreEditedAsYAML(t *testing.T) {
 func TestObjectsThatWouldLoseSomethingAreNotEdited(t *testing.T) {
 	b, c := open(t, writing)
 	for stored, want := range map[string]string{
-		"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x09\x0a\x03\x0a\x01c\xfa\x06\x01x": "has fields that sqlbrain does not know",
-		`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"c"},"n":1.0}`:               "values that YAML has no exact form for",
-		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"c"},"data":{"a":"Yg=="}}`:  "cannot be edited as YAML",
-		"k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret\x12\x0e\x12\x0c\x0a\x03pwd\x12\x05hello":  "cannot be edited as YAML",
+		"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x09\x0a\x03\x0a\x01c\xfa\x06\x01x": "has fields that sqlbrain " +
+			"does not know",
+		`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"c"},"n":1.0}`: "values that YAML has no exact " +
+			"form for",
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"c"},"data":{"a":"Yg=="}}`: "cannot be edited as YAML",
+		"k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret\x12\x0e\x12\x0c\x0a\x03pwd\x12\x05hello": "cannot be edited as YAML",
 		"apiVersion: v1": "cannot be edited as YAML",
 	} {
 		put(t, c, "a", stored)

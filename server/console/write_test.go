@@ -263,7 +263,8 @@ func TestPagesOfOtherSitesCannotWrite(t *testing.T) {
 	for name, headers := range map[string]map[string]string{
 		"another site":            {"Content-Type": "application/json", "Origin": "https://elsewhere.example"},
 		"another site, new style": {"Content-Type": "application/json", "Sec-Fetch-Site": "cross-site"},
-		"another port":            {"Content-Type": "application/json", "Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+		"another port": {"Content-Type": "application/json", "Sec-Fetch-Site": "same-site",
+			"Origin": "http://127.0.0.1:1"},
 	} {
 		resp, _ := b.do(http.MethodPost, "/ui/api/put", body, headers)
 		require.Equal(t, http.StatusForbidden, resp.StatusCode, name)

@@ -17,7 +17,8 @@ func TestYAMLIsThatOfTheJSONReadAsYAML(t *testing.T) {
 	scalars := []any{
 		nil, true, false, "", " ", "text", "yes", "null", "~", "1", "1.5", "0x10", "2001-01-01", "a: b", "- a", "#", "<<",
 		"<&>", "\n", "a\nb\n", "\t", "\u0007",
-		"\u2028", "é", "😀", strings.Repeat("long ", 300), "'", "\"", "\\", "!!int 1", "*a", "&a", "{", "[", "|", ">", "%", "@", "`", "\ufffd",
+		"\u2028", "é", "😀", strings.Repeat("long ", 300), "'", "\"", "\\", "!!int 1", "*a", "&a", "{", "[", "|", ">", "%",
+		"@", "`", "\ufffd",
 		0, -1, 1.0, 1.5, math.Copysign(0, -1), 1e5, 1e20, 1e21, 1e-7, math.MaxInt64, math.MinInt64, uint64(math.MaxUint64),
 		math.MaxFloat64, 123456789.0,
 		json.Number("1e3"), json.Number("1.0"), json.Number("-0"), json.Number("1E+2"), json.Number("18446744073709551616"),

@@ -30,10 +30,13 @@ var backendAnswers = map[string]struct {
 	code codes.Code
 	text string
 }{
-	"ErrCompacted":         {mvcc.ErrCompacted, codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
-	"ErrFutureRevision":    {mvcc.ErrFutureRevision, codes.OutOfRange, "etcdserver: mvcc: required revision is a future revision"},
-	"ErrKeyNotFound":       {mvcc.ErrKeyNotFound, codes.InvalidArgument, "etcdserver: key not found"},
-	"ErrDuplicateKey":      {mvcc.ErrDuplicateKey, codes.InvalidArgument, "etcdserver: duplicate key given in txn request"},
+	"ErrCompacted": {mvcc.ErrCompacted, codes.OutOfRange,
+		"etcdserver: mvcc: required revision has been compacted"},
+	"ErrFutureRevision": {mvcc.ErrFutureRevision, codes.OutOfRange,
+		"etcdserver: mvcc: required revision is a future revision"},
+	"ErrKeyNotFound": {mvcc.ErrKeyNotFound, codes.InvalidArgument, "etcdserver: key not found"},
+	"ErrDuplicateKey": {mvcc.ErrDuplicateKey, codes.InvalidArgument,
+		"etcdserver: duplicate key given in txn request"},
 	"ErrLeaseNotFound":     {mvcc.ErrLeaseNotFound, codes.NotFound, "etcdserver: requested lease not found"},
 	"ErrLeaseExists":       {mvcc.ErrLeaseExists, codes.FailedPrecondition, "etcdserver: lease already exists"},
 	"ErrLeaseTTLTooLarge":  {mvcc.ErrLeaseTTLTooLarge, codes.OutOfRange, "etcdserver: too large lease TTL"},
@@ -45,8 +48,9 @@ var backendAnswers = map[string]struct {
 	"ErrLeaderLost":        {mvcc.ErrLeaderLost, codes.Unavailable, "etcdserver: leader changed"},
 	"ErrTimeout":           {mvcc.ErrTimeout, codes.Unavailable, "etcdserver: request timed out"},
 	"ErrTooManyRequests":   {mvcc.ErrTooManyRequests, codes.ResourceExhausted, "etcdserver: too many requests"},
-	"ErrSortTooLarge":      {mvcc.ErrSortTooLarge, codes.ResourceExhausted, "sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range"},
-	"ErrTooLarge":          {mvcc.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
+	"ErrSortTooLarge": {mvcc.ErrSortTooLarge, codes.ResourceExhausted,
+		"sqlbrain: the range is too large to be sorted for a stream; ask for it in key order, or for a smaller range"},
+	"ErrTooLarge": {mvcc.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
 }
 
 func TestEveryErrorOfTheStoreHasAnAnswer(t *testing.T) {
@@ -107,16 +111,21 @@ func TestErrorsAreAnsweredWithTheirCodes(t *testing.T) {
 	}{
 		{"canceled", fmt.Errorf("x: %w", context.Canceled), codes.Canceled, "context canceled"},
 		{"deadline", fmt.Errorf("x: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "context deadline exceeded"},
-		{"timeout wins over its cause", fmt.Errorf("%w: %w", mvcc.ErrTimeout, context.DeadlineExceeded), codes.Unavailable, "etcdserver: request timed out"},
-		{"not serving wins over its cause", fmt.Errorf("%w: %w", mvcc.ErrNotServing, sqlstore.ErrUnavailable), codes.Unavailable, "etcdserver: no leader"},
+		{"timeout wins over its cause", fmt.Errorf("%w: %w", mvcc.ErrTimeout, context.DeadlineExceeded), codes.Unavailable,
+			"etcdserver: request timed out"},
+		{"not serving wins over its cause", fmt.Errorf("%w: %w", mvcc.ErrNotServing, sqlstore.ErrUnavailable),
+			codes.Unavailable, "etcdserver: no leader"},
 		{"status as it is", unsupported("snapshots are"), codes.Unimplemented, "sqlbrain: snapshots are not supported yet"},
 		{"key too long", tooLong, codes.InvalidArgument, "sqlbrain: key is too long: 8013 bytes encoded, at most 3072 fit"},
-		{"compacted history", fmt.Errorf("x: %w", &watch.CompactedError{Revision: 3}), codes.OutOfRange, "etcdserver: mvcc: required revision has been compacted"},
+		{"compacted history", fmt.Errorf("x: %w", &watch.CompactedError{Revision: 3}), codes.OutOfRange,
+			"etcdserver: mvcc: required revision has been compacted"},
 		{"row too large", sqlstore.ErrTooLarge, codes.InvalidArgument, "etcdserver: request is too large"},
 		{"outcome unknown", sqlstore.ErrUncertain, codes.Unavailable, "etcdserver: request timed out"},
 		{"store closed", sqlstore.ErrClosed, codes.Unavailable, "etcdserver: server stopped"},
-		{"database gone", fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, secret), codes.Unavailable, "sqlbrain: the database is unavailable; the server's log says why"},
-		{"database full", fmt.Errorf("%w: %w", sqlstore.ErrFull, secret), codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded"},
+		{"database gone", fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, secret), codes.Unavailable,
+			"sqlbrain: the database is unavailable; the server's log says why"},
+		{"database full", fmt.Errorf("%w: %w", sqlstore.ErrFull, secret), codes.ResourceExhausted,
+			"etcdserver: mvcc: database space exceeded"},
 		{"unexpected", secret, codes.Internal, "sqlbrain: internal error; the server's log says more"},
 	}
 	for _, tt := range tests {

@@ -20,9 +20,12 @@ import (
 func TestRequestsAreTranslated(t *testing.T) {
 	r := &pb.TxnRequest{
 		Compare: []*pb.Compare{
-			{Key: []byte("v"), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_Version{Version: 1}},
-			{Key: []byte("c"), Target: pb.Compare_CREATE, Result: pb.Compare_LESS, TargetUnion: &pb.Compare_CreateRevision{CreateRevision: 2}},
-			{Key: []byte("m"), Target: pb.Compare_MOD, Result: pb.Compare_NOT_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: 3}},
+			{Key: []byte("v"), Target: pb.Compare_VERSION, Result: pb.Compare_GREATER,
+				TargetUnion: &pb.Compare_Version{Version: 1}},
+			{Key: []byte("c"), Target: pb.Compare_CREATE, Result: pb.Compare_LESS,
+				TargetUnion: &pb.Compare_CreateRevision{CreateRevision: 2}},
+			{Key: []byte("m"), Target: pb.Compare_MOD, Result: pb.Compare_NOT_EQUAL,
+				TargetUnion: &pb.Compare_ModRevision{ModRevision: 3}},
 			{Key: []byte("w"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: []byte("x")}},
 			{Key: []byte("l"), RangeEnd: []byte("m"), Target: pb.Compare_LEASE, TargetUnion: &pb.Compare_Lease{Lease: 4}},
 			{Key: []byte("n"), Target: pb.Compare_MOD, TargetUnion: &pb.Compare_Version{Version: 5}},
@@ -57,7 +60,8 @@ func TestRequestsAreTranslated(t *testing.T) {
 				SortBy:   mvcc.SortByValue,
 				KeysOnly: true, CountOnly: true, MinModRevision: 3, MaxModRevision: 4, MinCreateRevision: 5, MaxCreateRevision: 6,
 			}},
-			{Put: &mvcc.PutRequest{Key: []byte("p"), Value: []byte("v"), Lease: 7, PrevKV: true, IgnoreValue: true, IgnoreLease: true}},
+			{Put: &mvcc.PutRequest{Key: []byte("p"), Value: []byte("v"), Lease: 7, PrevKV: true, IgnoreValue: true,
+				IgnoreLease: true}},
 		},
 		Else: []mvcc.Op{
 			{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: []byte("d"), End: []byte("e")}, PrevKV: true}},
@@ -89,8 +93,10 @@ func TestUnknownComparesAreTranslated(t *testing.T) {
 	}{
 		{"unknown target is equal", &pb.Compare{Target: 5, Result: pb.Compare_EQUAL}, true, true},
 		{"unknown target is not unequal", &pb.Compare{Target: -1, Result: pb.Compare_NOT_EQUAL}, false, false},
-		{"unknown target is not greater", &pb.Compare{Target: 5, Result: pb.Compare_GREATER, TargetUnion: &pb.Compare_Version{Version: -1}}, false, false},
-		{"unknown target is not less", &pb.Compare{Target: 5, Result: pb.Compare_LESS, TargetUnion: &pb.Compare_Version{Version: 9}}, false, false},
+		{"unknown target is not greater", &pb.Compare{Target: 5, Result: pb.Compare_GREATER,
+			TargetUnion: &pb.Compare_Version{Version: -1}}, false, false},
+		{"unknown target is not less", &pb.Compare{Target: 5, Result: pb.Compare_LESS,
+			TargetUnion: &pb.Compare_Version{Version: 9}}, false, false},
 		{"unknown result holds", &pb.Compare{Target: pb.Compare_MOD, Result: 4}, true, true},
 		{"unknown result of a value needs the key", &pb.Compare{Target: pb.Compare_VALUE, Result: 4}, true, false},
 		{"both unknown", &pb.Compare{Target: 5, Result: -1}, true, true},
@@ -194,7 +200,8 @@ func TestWatchMessagesAreTranslated(t *testing.T) {
 		WatchID: 5, Revision: 6, Canceled: true, Created: true, CancelReason: "why", CompactRevision: 4, Fragment: true,
 		Events: []*watch.Event{
 			{Type: watch.Put, Record: record},
-			{Type: watch.Delete, Record: &coder.Record{Key: []byte("k"), ModRevision: 6, CreateRevision: 8, Version: 9, Lease: 1, Tombstone: true}, PrevRevision: 2},
+			{Type: watch.Delete, Record: &coder.Record{Key: []byte("k"), ModRevision: 6, CreateRevision: 8, Version: 9, Lease: 1,
+				Tombstone: true}, PrevRevision: 2},
 		},
 		Prev: []*coder.Record{nil, prev},
 	})

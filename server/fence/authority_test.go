@@ -202,8 +202,10 @@ func endsWith(t *testing.T, interval func(*testing.T, *leading), statements int)
 		key, value []byte
 		want       error
 	}{
-		"deposed":                         {coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
-		"the database lost data":          {coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
+		"deposed": {coder.FenceKey(),
+			coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 4, Revision: 5}), ErrDeposed},
+		"the database lost data": {coder.FenceKey(),
+			coder.EncodeFenceToken(coder.FenceToken{Sequence: 6, Term: 3, Revision: 4}), ErrDataLost},
 		"another member has noticed loss": {coder.DataLossKey(), coder.EncodeDataLoss(lost), ErrDataLost},
 		"not a data loss marker":          {coder.DataLossKey(), []byte("?"), ErrDataLost},
 	} {

@@ -48,8 +48,10 @@ func TestMarkerKeepsTheNewestOfAllMembers(t *testing.T) {
 	seen := coder.FenceToken{Sequence: 7, Term: 3, Revision: 5}
 	r := newRecorder(store, seen)
 	for _, c := range []struct{ known, want coder.DataLoss }{
-		{coder.DataLoss{Sequence: 1, Term: 9, Revision: 1, Member: 7}, coder.DataLoss{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
-		{coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}, coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
+		{coder.DataLoss{Sequence: 1, Term: 9, Revision: 1, Member: 7},
+			coder.DataLoss{Sequence: 7, Term: 9, Revision: 5, Member: 8}},
+		{coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7},
+			coder.DataLoss{Sequence: 99, Term: 9, Revision: 99, Member: 7}},
 	} {
 		putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(c.known))
 		if err := r.record(t.Context(), recordTimeout); err != nil {
@@ -346,14 +348,18 @@ func TestLossOfAnotherProcess(t *testing.T) {
 		lost    coder.DataLoss
 		written bool
 	}{
-		"the fence row is older":                      {coder.DataLoss{Sequence: 21, Term: 1, Revision: 9}, true},
-		"the process has compared":                    {coder.DataLoss{Sequence: 7 + missingSequences, Term: 1, Revision: 5}, true},
-		"the fence row has grown":                     {coder.DataLoss{Sequence: 7, Term: 1, Revision: 5}, false},
-		"a sequence that no recovery could surpass":   {coder.DataLoss{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
-		"a revision that no recovery could surpass":   {coder.DataLoss{Sequence: 21, Term: 1, Revision: math.MaxInt64}, false},
-		"a term that no recovery could surpass":       {coder.DataLoss{Sequence: 21, Term: math.MaxInt64, Revision: 5}, false},
-		"a sequence that no leader writes":            {coder.DataLoss{Sequence: 0, Term: 1, Revision: 50}, false},
-		"a sequence that no process can have started": {coder.DataLoss{Sequence: math.MinInt64, Term: 1, Revision: 50}, false},
+		"the fence row is older": {coder.DataLoss{Sequence: 21, Term: 1, Revision: 9}, true},
+		"the process has compared": {coder.DataLoss{Sequence: 7 + missingSequences, Term: 1, Revision: 5},
+			true},
+		"the fence row has grown":                   {coder.DataLoss{Sequence: 7, Term: 1, Revision: 5}, false},
+		"a sequence that no recovery could surpass": {coder.DataLoss{Sequence: math.MaxInt64, Term: 1, Revision: 5}, false},
+		"a revision that no recovery could surpass": {coder.DataLoss{Sequence: 21, Term: 1, Revision: math.MaxInt64},
+			false},
+		"a term that no recovery could surpass": {coder.DataLoss{Sequence: 21, Term: math.MaxInt64, Revision: 5},
+			false},
+		"a sequence that no leader writes": {coder.DataLoss{Sequence: 0, Term: 1, Revision: 50}, false},
+		"a sequence that no process can have started": {coder.DataLoss{Sequence: math.MinInt64, Term: 1, Revision: 50},
+			false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)

@@ -23,16 +23,17 @@ func TestFinishSortsFiltersAndLimits(t *testing.T) {
 		q    RangeRequest
 		want string
 	}{
-		"all":                         {RangeRequest{}, "abcd false"},
-		"a limit":                     {RangeRequest{Limit: 3}, "abc true"},
-		"a limit that is reached":     {RangeRequest{Limit: 4}, "abcd false"},
-		"descending":                  {RangeRequest{SortOrder: SortDescend}, "dcba false"},
-		"by revision, without order":  {RangeRequest{SortBy: SortByMod}, "dcba false"},
-		"that limits keys, then":      {RangeRequest{SortBy: SortByMod, Limit: 2}, "cb true"},
-		"by revision, ordered":        {RangeRequest{SortBy: SortByMod, SortOrder: SortAscend, Limit: 2}, "dc true"},
-		"by value":                    {RangeRequest{SortBy: SortByValue, SortOrder: SortDescend}, "abcd false"},
-		"by create revision, filters": {RangeRequest{SortBy: SortByCreate, SortOrder: SortDescend, MinModRevision: 8, MaxCreateRevision: 2}, "ba false"},
-		"filters with a limit":        {RangeRequest{MaxModRevision: 9, MinCreateRevision: 3, Limit: 1}, "c true"},
+		"all":                        {RangeRequest{}, "abcd false"},
+		"a limit":                    {RangeRequest{Limit: 3}, "abc true"},
+		"a limit that is reached":    {RangeRequest{Limit: 4}, "abcd false"},
+		"descending":                 {RangeRequest{SortOrder: SortDescend}, "dcba false"},
+		"by revision, without order": {RangeRequest{SortBy: SortByMod}, "dcba false"},
+		"that limits keys, then":     {RangeRequest{SortBy: SortByMod, Limit: 2}, "cb true"},
+		"by revision, ordered":       {RangeRequest{SortBy: SortByMod, SortOrder: SortAscend, Limit: 2}, "dc true"},
+		"by value":                   {RangeRequest{SortBy: SortByValue, SortOrder: SortDescend}, "abcd false"},
+		"by create revision, filters": {RangeRequest{SortBy: SortByCreate, SortOrder: SortDescend, MinModRevision: 8,
+			MaxCreateRevision: 2}, "ba false"},
+		"filters with a limit": {RangeRequest{MaxModRevision: 9, MinCreateRevision: 3, Limit: 1}, "c true"},
 	} {
 		res := RangeResult{}
 		c.q.Finish(&res, records())

@@ -94,8 +94,10 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 			}
 			s.del(coder.EncodeIndexKey([]byte{'k', 20}))
 		}, []string{"the fence row is missing"}, 20},
-		"the fence row is another's": {func(s table) { s.put(coder.FenceKey(), []byte("?")) }, []string{"the fence row cannot be read"}, 20},
-		"compacted beyond":           {func(s table) { s.put(coder.CompactKey(), coder.EncodeInt64(44)) }, []string{"the compaction mark is at revision 44"}, 44},
+		"the fence row is another's": {func(s table) { s.put(coder.FenceKey(), []byte("?")) },
+			[]string{"the fence row cannot be read"}, 20},
+		"compacted beyond": {func(s table) { s.put(coder.CompactKey(), coder.EncodeInt64(44)) },
+			[]string{"the compaction mark is at revision 44"}, 44},
 		"compacted": {func(s table) {
 			s.put(coder.CompactKey(), coder.EncodeInt64(20))
 			for rev := int64(2); rev <= 20; rev++ {

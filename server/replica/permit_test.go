@@ -24,7 +24,11 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	before, l := b.seen.Token(), b.leading.Load()
 	none, ctx, key := auth.Permit{}, t.Context(), mvcc.KeyRange{Key: []byte("k")}
 	calls := map[string]func() error{
-		"Reader.Range": func() error { _, err := b.Reader.Range(ctx, none, &mvcc.RangeRequest{KeyRange: key}, true); return err },
+		"Reader.Range": func() error {
+			_, err := b.Reader.Range(ctx, none, &mvcc.RangeRequest{KeyRange: key},
+				true)
+			return err
+		},
 		"Reader.RangeStream": func() error {
 			return b.Reader.RangeStream(ctx, none, &mvcc.RangeRequest{KeyRange: key}, false, 1,
 				func(*mvcc.RangeResult, bool) error { t.Error("sent"); return nil })

@@ -24,8 +24,10 @@ func TestSortedStreamEqualsRange(t *testing.T) {
 	for _, target := range []mvcc.SortTarget{mvcc.SortByKey, mvcc.SortByVersion, mvcc.SortByCreate, mvcc.SortByMod,
 		mvcc.SortByValue} {
 		for _, q := range []mvcc.RangeRequest{
-			{KeyRange: all()}, {KeyRange: all(), Limit: 7}, {KeyRange: all(), Limit: 59}, {KeyRange: all(), Limit: 58}, {KeyRange: all(), KeysOnly: true},
-			{KeyRange: all(), CountOnly: true}, {KeyRange: mvcc.KeyRange{Key: []byte("k3")}}, {KeyRange: mvcc.KeyRange{Key: []byte("k3"), End: []byte("k4")}},
+			{KeyRange: all()}, {KeyRange: all(), Limit: 7}, {KeyRange: all(), Limit: 59}, {KeyRange: all(), Limit: 58},
+			{KeyRange: all(), KeysOnly: true},
+			{KeyRange: all(), CountOnly: true}, {KeyRange: mvcc.KeyRange{Key: []byte("k3")}},
+			{KeyRange: mvcc.KeyRange{Key: []byte("k3"), End: []byte("k4")}},
 			{KeyRange: mvcc.KeyRange{Key: []byte("x"), End: []byte("a")}},
 		} {
 			q.SortBy = target

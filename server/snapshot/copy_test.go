@@ -72,17 +72,24 @@ func TestCopyOfLeases(t *testing.T) {
 		answer func() (int64, error)
 		failed string
 	}{
-		"granted":      {id: id, answer: func() (int64, error) { return 100, nil }},
-		"kine":         {id: 300, answer: func() (int64, error) { return 0, errors.New("lease time to live is not supported") }},
-		"no such call": {id: 300, answer: func() (int64, error) { return 0, status.Error(codes.Unimplemented, "unknown method") }},
+		"granted": {id: id, answer: func() (int64, error) { return 100, nil }},
+		"kine": {id: 300, answer: func() (int64, error) {
+			return 0,
+				errors.New("lease time to live is not supported")
+		}},
+		"no such call": {id: 300, answer: func() (int64, error) {
+			return 0,
+				status.Error(codes.Unimplemented, "unknown method")
+		}},
 		"passing failure": {id: id, answer: func() (int64, error) {
 			if calls++; calls == 1 {
 				return 0, rpctypes.ErrGRPCLeaderChanged
 			}
 			return 100, nil
 		}},
-		"lasting failure": {id: id, answer: func() (int64, error) { return 0, rpctypes.ErrGRPCLeaderChanged }, failed: "leader changed"},
-		"other failure":   {id: 300, answer: func() (int64, error) { return 0, errors.New("broken") }, failed: "broken"},
+		"lasting failure": {id: id, answer: func() (int64, error) { return 0, rpctypes.ErrGRPCLeaderChanged },
+			failed: "leader changed"},
+		"other failure": {id: 300, answer: func() (int64, error) { return 0, errors.New("broken") }, failed: "broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := leased{id: c.id, ttl: func() (*pb.LeaseTimeToLiveResponse, error) {

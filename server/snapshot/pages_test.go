@@ -130,7 +130,8 @@ func TestPagesThatAreNotATreeAreRefused(t *testing.T) {
 			was := binary.NativeEndian.Uint64(at)
 			for name, to := range map[string]uint64{
 				"itself": branch, "another branch": branches[0], "the last branch": branches[len(branches)-1],
-				"a leaf": leaves[len(leaves)/2], "a meta page": 0, "behind the end": uint64(len(file) / pageSize), "far behind it": 1 << 60,
+				"a leaf": leaves[len(leaves)/2], "a meta page": 0, "behind the end": uint64(len(file) / pageSize),
+				"far behind it": 1 << 60,
 			} {
 				if to == was {
 					continue

@@ -35,7 +35,8 @@ func TestFileHasEveryStepAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		for _, s := range []Step{
 			{Kind: Open, Revision: 3},
-			{Kind: Commit, Token: coder.FenceToken{Sequence: 2, Term: 1, Revision: 4, Attempt: -1}, Expected: coder.FenceToken{Sequence: 1}},
+			{Kind: Commit, Token: coder.FenceToken{Sequence: 2, Term: 1, Revision: 4, Attempt: -1},
+				Expected: coder.FenceToken{Sequence: 1}},
 			{Kind: Answer, Result: Written},
 			{Kind: Read, Began: time.Second, Revision: 4, Leased: true},
 		} {

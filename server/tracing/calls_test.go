@@ -52,9 +52,12 @@ func TestSpansOfCallsHaveMethodAddressAndOutcome(t *testing.T) {
 		server tracepb.Status_StatusCode
 		client tracepb.Status_StatusCode
 	}{
-		{status.Error(codes.NotFound, "not here"), "NOT_FOUND", tracepb.Status_STATUS_CODE_UNSET, tracepb.Status_STATUS_CODE_ERROR},
-		{status.Error(codes.Canceled, "gone"), "CANCELLED", tracepb.Status_STATUS_CODE_UNSET, tracepb.Status_STATUS_CODE_ERROR},
-		{status.Error(codes.Unavailable, "away"), "UNAVAILABLE", tracepb.Status_STATUS_CODE_ERROR, tracepb.Status_STATUS_CODE_ERROR},
+		{status.Error(codes.NotFound, "not here"), "NOT_FOUND", tracepb.Status_STATUS_CODE_UNSET,
+			tracepb.Status_STATUS_CODE_ERROR},
+		{status.Error(codes.Canceled, "gone"), "CANCELLED", tracepb.Status_STATUS_CODE_UNSET,
+			tracepb.Status_STATUS_CODE_ERROR},
+		{status.Error(codes.Unavailable, "away"), "UNAVAILABLE", tracepb.Status_STATUS_CODE_ERROR,
+			tracepb.Status_STATUS_CODE_ERROR},
 		{nil, "OK", tracepb.Status_STATUS_CODE_UNSET, tracepb.Status_STATUS_CODE_UNSET},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -91,11 +91,23 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 		return r
 	}
 	for name, change := range map[string]func(*pb.RangeResponse, *pb.RangeStreamResponse){
-		"nil key":                 func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Kvs[7] = nil },
-		"unknown field of a key":  func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Kvs[enough-1].ProtoReflect().SetUnknown(extra) },
-		"of the header":           func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Header.ProtoReflect().SetUnknown(extra) },
-		"of the answer":           func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.ProtoReflect().SetUnknown(extra) },
-		"of the streamed message": func(_ *pb.RangeResponse, s *pb.RangeStreamResponse) { s.ProtoReflect().SetUnknown(extra) },
+		"nil key": func(r *pb.RangeResponse, _ *pb.RangeStreamResponse) { r.Kvs[7] = nil },
+		"unknown field of a key": func(r *pb.RangeResponse,
+			_ *pb.RangeStreamResponse) {
+			r.Kvs[enough-1].ProtoReflect().SetUnknown(extra)
+		},
+		"of the header": func(r *pb.RangeResponse,
+			_ *pb.RangeStreamResponse) {
+			r.Header.ProtoReflect().SetUnknown(extra)
+		},
+		"of the answer": func(r *pb.RangeResponse,
+			_ *pb.RangeStreamResponse) {
+			r.ProtoReflect().SetUnknown(extra)
+		},
+		"of the streamed message": func(_ *pb.RangeResponse,
+			s *pb.RangeStreamResponse) {
+			s.ProtoReflect().SetUnknown(extra)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := answer()

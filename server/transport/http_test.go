@@ -32,7 +32,9 @@ func TestJSONIsBoundedByValue(t *testing.T) {
 		require.Equal(t, 1, n, long)
 	}
 
-	d := boundedJSON{JSONPb: &runtime.JSONPb{}, maxBytes: 1 << 20}.NewDecoder(strings.NewReader(`{"create_request":{"watch_id":"` + strings.Repeat("ä", 100_000) + `"}}`))
+	d := boundedJSON{JSONPb: &runtime.JSONPb{},
+		maxBytes: 1 << 20}.NewDecoder(strings.NewReader(`{"create_request":{"watch_id":"` + strings.Repeat("ä", 100_000) +
+		`"}}`))
 	err = d.Decode(&pb.WatchRequest{})
 	require.Error(t, err)
 	require.Less(t, len(err.Error()), 2*maxJSONErrorBytes)

@@ -121,7 +121,8 @@ func firstHeaders(t *testing.T, flags http2.Flags, fields ...hpack.HeaderField) 
 	var block, out bytes.Buffer
 	e := hpack.NewEncoder(&block)
 	for _, f := range append([]hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/version"}, {Name: ":authority", Value: "a"},
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: "/version"},
+		{Name: ":authority", Value: "a"},
 	}, fields...) {
 		require.NoError(t, e.WriteField(f))
 	}
@@ -141,11 +142,15 @@ func TestFirstRequestRoutes(t *testing.T) {
 		"HTTP/1":                    {[]byte("GET / HTTP/1.1\r\n"), false},
 		"HTTP/1 that begins like 2": {[]byte("PRIMARY / HTTP/1.1\r\n"), false},
 		"HTTP/1, short":             {[]byte("GET /\r\n"), false},
-		"gRPC":                      {append([]byte(http2.ClientPreface), firstHeaders(t, whole, hpack.HeaderField{Name: "content-type", Value: "application/grpc+proto"})...), true},
-		"gRPC behind its metadata":  {append([]byte(http2.ClientPreface), firstHeaders(t, whole, large, hpack.HeaderField{Name: "content-type", Value: "application/grpc"})...), true},
-		"JSON":                      {append([]byte(http2.ClientPreface), firstHeaders(t, whole, hpack.HeaderField{Name: "content-type", Value: "application/json"})...), false},
-		"no body":                   {append([]byte(http2.ClientPreface), firstHeaders(t, whole)...), false},
-		"no request":                {append([]byte(http2.ClientPreface), 0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8), true},
+		"gRPC": {append([]byte(http2.ClientPreface),
+			firstHeaders(t, whole, hpack.HeaderField{Name: "content-type", Value: "application/grpc+proto"})...), true},
+		"gRPC behind its metadata": {append([]byte(http2.ClientPreface),
+			firstHeaders(t, whole, large, hpack.HeaderField{Name: "content-type", Value: "application/grpc"})...), true},
+		"JSON": {append([]byte(http2.ClientPreface),
+			firstHeaders(t, whole, hpack.HeaderField{Name: "content-type", Value: "application/json"})...), false},
+		"no body": {append([]byte(http2.ClientPreface), firstHeaders(t, whole)...), false},
+		"no request": {append([]byte(http2.ClientPreface), 0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7,
+			8), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, l := startRouter(t)

@@ -40,7 +40,8 @@ func (f *flood) client(next func() (source, name string)) {
 	f.wg.Go(func() {
 		for f.ctx.Err() == nil {
 			source, name := next()
-			err := f.q.run(f.ctx, loginOf(source, name, !strings.HasPrefix(name, "random")), "", func() bool { time.Sleep(checkTime); return false })
+			err := f.q.run(f.ctx, loginOf(source, name, !strings.HasPrefix(name, "random")), "",
+				func() bool { time.Sleep(checkTime); return false })
 			if errors.Is(err, mvcc.ErrTooManyRequests) {
 				_ = sleep(f.ctx, 200*time.Millisecond)
 			}
@@ -68,7 +69,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 func loggedIn(t *testing.T, q *turns, source, name string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	require.NoError(t, q.run(t.Context(), loginOf(source, name, !strings.HasPrefix(name, "random")), "", func() bool { time.Sleep(checkTime); return true }))
+	require.NoError(t, q.run(t.Context(), loginOf(source, name, !strings.HasPrefix(name, "random")), "",
+		func() bool { time.Sleep(checkTime); return true }))
 	return time.Since(start)
 }
 
@@ -100,15 +102,24 @@ func TestRightLoginsSucceedDuringFloodsOfWrongOnes(t *testing.T) {
 		flood  func(*flood)
 		source string
 	}{
-		"of the same user behind the same address":  {func(f *flood) { same(f, 64, fixed(nat, "app")) }, nat},
-		"of another user behind the same address":   {func(f *flood) { same(f, 64, fixed(nat, "other")) }, nat},
-		"of any user behind the same address":       {func(f *flood) { same(f, 64, randomName(nat)) }, nat},
-		"of more names behind it than may wait":     {func(f *flood) { same(f, 3*waitingPerSlot, randomName(nat)) }, nat},
-		"of the same user from another address":     {func(f *flood) { same(f, 200, fixed("198.51.100.1", "app")) }, nat},
-		"of the same user from 300 addresses":       {many(func(source string) func() (string, string) { return fixed(source, "app") }), nat},
-		"of another user from 300 addresses":        {many(func(source string) func() (string, string) { return fixed(source, "other") }), nat},
-		"of any user from 300 addresses":            {many(randomName), nat},
-		"of the same user from 300 addresses, once": {many(func(source string) func() (string, string) { return fixed(source, "app") }), "198.51.100.7"},
+		"of the same user behind the same address": {func(f *flood) { same(f, 64, fixed(nat, "app")) }, nat},
+		"of another user behind the same address":  {func(f *flood) { same(f, 64, fixed(nat, "other")) }, nat},
+		"of any user behind the same address":      {func(f *flood) { same(f, 64, randomName(nat)) }, nat},
+		"of more names behind it than may wait":    {func(f *flood) { same(f, 3*waitingPerSlot, randomName(nat)) }, nat},
+		"of the same user from another address":    {func(f *flood) { same(f, 200, fixed("198.51.100.1", "app")) }, nat},
+		"of the same user from 300 addresses": {many(func(source string) func() (string,
+			string) {
+			return fixed(source, "app")
+		}), nat},
+		"of another user from 300 addresses": {many(func(source string) func() (string,
+			string) {
+			return fixed(source, "other")
+		}), nat},
+		"of any user from 300 addresses": {many(randomName), nat},
+		"of the same user from 300 addresses, once": {many(func(source string) func() (string,
+			string) {
+			return fixed(source, "app")
+		}), "198.51.100.7"},
 	} {
 		for _, after := range []time.Duration{0, 10 * time.Second} {
 			for _, before := range []bool{true, false} {
@@ -169,7 +180,8 @@ func TestConnectionsThatFailedComeLast(t *testing.T) {
 		for i := range 64 {
 			wg.Go(func() {
 				for ctx.Err() == nil {
-					_ = q.run(ctx, loginOf("a", "app", true), fmt.Sprint("a:", i), func() bool { time.Sleep(5 * checkTime); return false })
+					_ = q.run(ctx, loginOf("a", "app", true), fmt.Sprint("a:", i),
+						func() bool { time.Sleep(5 * checkTime); return false })
 				}
 			})
 		}

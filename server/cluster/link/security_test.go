@@ -323,17 +323,19 @@ func TestConfiguredCertificatesArePinnedToo(t *testing.T) {
 		server, client *process
 		ok             bool
 	}{
-		"one authority":              {with(memberID, ca, ca), with(caller, ca, ca), true},
-		"a client of another":        {with(memberID, ca, ca), with(caller, ca, others), false},
-		"a server of another":        {with(memberID, ca, others), with(caller, ca, ca), false},
-		"a client without files":     {with(memberID, ca, ca), newProcess(t, caller, 1), false},
-		"a common name":              {with(memberID, ca, ca, cn("member")), with(caller, ca, ca, cn("member")), true},
-		"the client's common name":   {with(memberID, ca, ca, cn("y")), with(caller, ca, ca), false},
-		"the server's common name":   {with(memberID, ca, ca), with(caller, ca, ca, cn("y")), false},
-		"a host name":                {with(memberID, ca, ca, host("127.0.0.1")), with(caller, ca, ca, host("127.0.0.1")), true},
-		"the client's host name":     {with(memberID, ca, ca, host("10.0.0.1")), with(caller, ca, ca), false},
-		"the server's host name":     {with(memberID, ca, ca), with(caller, ca, ca, host("10.0.0.1")), false},
-		"older TLS than is required": {with(memberID, ca, ca, func(c *tlsfiles.Config) { c.MaxVersion = tls.VersionTLS12 }), with(caller, ca, ca), true},
+		"one authority":            {with(memberID, ca, ca), with(caller, ca, ca), true},
+		"a client of another":      {with(memberID, ca, ca), with(caller, ca, others), false},
+		"a server of another":      {with(memberID, ca, others), with(caller, ca, ca), false},
+		"a client without files":   {with(memberID, ca, ca), newProcess(t, caller, 1), false},
+		"a common name":            {with(memberID, ca, ca, cn("member")), with(caller, ca, ca, cn("member")), true},
+		"the client's common name": {with(memberID, ca, ca, cn("y")), with(caller, ca, ca), false},
+		"the server's common name": {with(memberID, ca, ca), with(caller, ca, ca, cn("y")), false},
+		"a host name": {with(memberID, ca, ca, host("127.0.0.1")), with(caller, ca, ca, host("127.0.0.1")),
+			true},
+		"the client's host name": {with(memberID, ca, ca, host("10.0.0.1")), with(caller, ca, ca), false},
+		"the server's host name": {with(memberID, ca, ca), with(caller, ca, ca, host("10.0.0.1")), false},
+		"older TLS than is required": {with(memberID, ca, ca, func(c *tlsfiles.Config) { c.MaxVersion = tls.VersionTLS12 }),
+			with(caller, ca, ca), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			introduce(c.server, c.client)
@@ -400,7 +402,8 @@ func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
 	introduce(server, client)
 	peerURL := serve(t, grpc.Creds(server.Accept()), grpc.ConnectionTimeout(100*time.Millisecond))
-	d := newDialer(memberID, must(parseURLs([]string{peerURL})), newPool(t, func(c *Config) { c.Security = client.Security }))
+	d := newDialer(memberID, must(parseURLs([]string{peerURL})),
+		newPool(t, func(c *Config) { c.Security = client.Security }))
 	for _, words := range []string{"", "GET / HTTP/1.1\r\n\r\n" + strings.Repeat("x", 100)} {
 		address := strings.TrimPrefix(peerURL, "http://")
 		var conn net.Conn

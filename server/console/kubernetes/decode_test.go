@@ -29,18 +29,25 @@ func TestDecode(t *testing.T) {
 		want          string
 		err           error // errAny: any that is neither of the others
 	}{
-		"empty":                {"v1", "ConfigMap", nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, nil},
-		"a nil list is null":   {"v1", "PodList", nil, `{"apiVersion":"v1","items":null,"kind":"PodList","metadata":{}}`, nil},
-		"an unknown field":     {"v1", "ConfigMap", part(900, "x"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, nil},
-		"a message twice":      {"v1", "ConfigMap", append(part(1, part(1, "a")), part(1, part(3, "b"))...), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b"}}`, nil},
-		"a time":               {"v1", "ConfigMap", part(1, part(8, seconds)), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"creationTimestamp":"2023-11-14T22:13:20Z"}}`, nil},
-		"JSON in protobuf":     {"v1", "List", part(2, part(1, `{"a":9007199254740993}`)), `{"apiVersion":"v1","items":[{"a":9007199254740993}],"kind":"List","metadata":{}}`, nil},
-		"no JSON in protobuf":  {"v1", "List", part(2, part(1, "k8s\x00")), "", ErrNoJSON},
-		"an unknown kind":      {"example.org/v1", "Thing", part(1, "x"), "", ErrUnknownKind},
-		"no kind":              {"v1", "", nil, "", errAny},
-		"a cut field":          {"v1", "ConfigMap", []byte{0x0a, 5}, "", errAny},
-		"the wrong wire type":  {"v1", "ConfigMap", protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1), "", errAny},
-		"a map without values": {"v1", "ConfigMap", part(2, part(1, "key")), `{"apiVersion":"v1","data":{"key":""},"kind":"ConfigMap","metadata":{}}`, nil},
+		"empty": {"v1", "ConfigMap", nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`, nil},
+		"a nil list is null": {"v1", "PodList", nil, `{"apiVersion":"v1","items":null,"kind":"PodList","metadata":{}}`,
+			nil},
+		"an unknown field": {"v1", "ConfigMap", part(900, "x"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{}}`,
+			nil},
+		"a message twice": {"v1", "ConfigMap", append(part(1, part(1, "a")), part(1, part(3, "b"))...),
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b"}}`, nil},
+		"a time": {"v1", "ConfigMap", part(1, part(8, seconds)),
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"creationTimestamp":"2023-11-14T22:13:20Z"}}`, nil},
+		"JSON in protobuf": {"v1", "List", part(2, part(1, `{"a":9007199254740993}`)),
+			`{"apiVersion":"v1","items":[{"a":9007199254740993}],"kind":"List","metadata":{}}`, nil},
+		"no JSON in protobuf": {"v1", "List", part(2, part(1, "k8s\x00")), "", ErrNoJSON},
+		"an unknown kind":     {"example.org/v1", "Thing", part(1, "x"), "", ErrUnknownKind},
+		"no kind":             {"v1", "", nil, "", errAny},
+		"a cut field":         {"v1", "ConfigMap", []byte{0x0a, 5}, "", errAny},
+		"the wrong wire type": {"v1", "ConfigMap", protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType),
+			1), "", errAny},
+		"a map without values": {"v1", "ConfigMap", part(2, part(1, "key")),
+			`{"apiVersion":"v1","data":{"key":""},"kind":"ConfigMap","metadata":{}}`, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -298,7 +298,8 @@ func TestLimitedRangesAskForFewRecords(t *testing.T) {
 func TestEvaluationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := Evaluate(ctx, stateOf("a"), &mvcc.Txn{Then: []mvcc.Op{read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z")})}})
+	_, _, err := Evaluate(ctx, stateOf("a"),
+		&mvcc.Txn{Then: []mvcc.Op{read(mvcc.RangeRequest{KeyRange: rangeOf("a", "z")})}})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -317,7 +318,8 @@ func TestAnswersOfATransactionAreBounded(t *testing.T) {
 		require.ErrorIs(t, err, mvcc.ErrTooLarge, name)
 		require.Empty(t, changes, name)
 	}
-	count, first := read(mvcc.RangeRequest{KeyRange: large, CountOnly: true}), read(mvcc.RangeRequest{KeyRange: large, KeysOnly: true})
+	count, first := read(mvcc.RangeRequest{KeyRange: large, CountOnly: true}),
+		read(mvcc.RangeRequest{KeyRange: large, KeysOnly: true})
 	_, _, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{count, first, count, first, whole}})
 	require.NoError(t, err)
 	s.keys["a"].Value = make([]byte, 2*mvcc.MaxAnswerBytes)

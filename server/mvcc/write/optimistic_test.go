@@ -160,16 +160,22 @@ func TestTransactionsTakenForCreations(t *testing.T) {
 		txn  *mvcc.Txn
 		want bool
 	}{
-		"mod revision":    {create("k", ""), true},
-		"version":         {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareVersion}}, Then: create("k", "").Then}, true},
-		"create revision": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareCreate}}, Then: create("k", "").Then}, true},
-		"lease":           {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareLease}}, Then: create("k", "").Then}, false},
-		"revision 7":      {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareMod, Int: 7}}, Then: create("k", "").Then}, false},
-		"not equal":       {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareMod, Result: mvcc.CompareNotEqual}}, Then: create("k", "").Then}, false},
-		"range":           {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Target: mvcc.CompareMod}}, Then: create("k", "").Then}, false},
-		"another key":     {other, false},
-		"two conditions":  {two, false},
-		"put":             {put("k", ""), false},
+		"mod revision": {create("k", ""), true},
+		"version": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareVersion}},
+			Then: create("k", "").Then}, true},
+		"create revision": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareCreate}},
+			Then: create("k", "").Then}, true},
+		"lease": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareLease}},
+			Then: create("k", "").Then}, false},
+		"revision 7": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareMod, Int: 7}},
+			Then: create("k", "").Then}, false},
+		"not equal": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: key, Target: mvcc.CompareMod,
+			Result: mvcc.CompareNotEqual}}, Then: create("k", "").Then}, false},
+		"range": {&mvcc.Txn{Compares: []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")},
+			Target: mvcc.CompareMod}}, Then: create("k", "").Then}, false},
+		"another key":    {other, false},
+		"two conditions": {two, false},
+		"put":            {put("k", ""), false},
 	} {
 		if c := NewTxnCommand(tc.txn); (len(c.creates) == 1) != tc.want || (len(c.keys) == 0) != tc.want {
 			t.Errorf("%s: reads %q, expects %q to be new", name, c.keys, c.creates)

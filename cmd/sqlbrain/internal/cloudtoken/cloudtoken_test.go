@@ -212,7 +212,8 @@ func TestContainerRole(t *testing.T) {
 	require.Equal(t, "/v1/credentials", s.asked[0].URL.Path)
 	require.Equal(t, "pod-token", s.asked[0].Header.Get("Authorization"))
 	for address, safe := range map[string]bool{
-		"http://169.254.170.23/v1/credentials": true, "http://[fd00:ec2::23]/v1": true, "https://creds.example/": true, "http://localhost:1/": true,
+		"http://169.254.170.23/v1/credentials": true, "http://[fd00:ec2::23]/v1": true, "https://creds.example/": true,
+		"http://localhost:1/":   true,
 		"http://creds.example/": false, "http://169.254.169.254/": false, "ftp://127.0.0.1/": false, "http://%": false,
 	} {
 		require.Equal(t, safe, safeForCredentials(address), address)

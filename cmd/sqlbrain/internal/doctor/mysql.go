@@ -215,7 +215,8 @@ func (s *server) checkSchemaAndRights(ctx context.Context) {
 	}
 	status, advice := Fail, "grant the user CREATE on the database, or run `sqlbrain migrate up` as another user"
 	if f.Status == OK {
-		status, advice = Warn, "a later version may need it: grant the user CREATE, or run `sqlbrain migrate up` as another user then"
+		status, advice = Warn, "a later version may need it: grant the user CREATE, or run `sqlbrain migrate up` as "+
+			"another user then"
 	}
 	if s.tidb() {
 		// TiDB looks for the table to copy before it looks at the rights.

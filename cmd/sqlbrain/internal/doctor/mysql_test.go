@@ -107,7 +107,8 @@ func TestEachFaultOfAServerIsFound(t *testing.T) {
 		require.Equal(t, []string{c.check}, bad, "%+v", c)
 	}
 	lost := judge(tidbVersion, map[string]string{"tidb_config": `{"store":"unistore"}`, "tidb_enable_1pc": "ON"}).Findings
-	require.True(t, slices.ContainsFunc(lost, func(f Finding) bool { return f.Check == "commits" && f.Status == Fail }), lost)
+	require.True(t, slices.ContainsFunc(lost, func(f Finding) bool { return f.Check == "commits" && f.Status == Fail }),
+		lost)
 	// As good as the default.
 	for _, same := range []struct{ version, name, value string }{
 		{mariadbVersion, "innodb_flush_log_at_trx_commit", "3"},
@@ -169,17 +170,26 @@ func TestFlushesOfACommit(t *testing.T) {
 		want    string // in the finding; empty: there is none
 		not     string
 	}{
-		"both logs":                  {mysqlVersion, nil, "two, of InnoDB's log and of the binary log; skip_log_bin", inEngine},
-		"no binary log":              {mysqlVersion, map[string]string{"log_bin": "OFF"}, "one: no binary log", "skip_log_bin"},
-		"MariaDB that could":         {mariadbVersion, map[string]string{inEngine: ""}, inEngine + "=innodb makes it one", "needs both"},
-		"MariaDB that does":          {mariadbVersion, map[string]string{inEngine: "InnoDB", "sync_binlog": "0"}, "one: InnoDB holds the binary log", "skip_log_bin"},
-		"Galera":                     {mariadbVersion, map[string]string{inEngine: "", "wsrep_on": "ON", "wsrep_provider": "libgalera_smm.so"}, "needs both", inEngine},
-		"Group Replication":          {mysqlVersion, map[string]string{"group_replication_group_name": "g"}, "needs both", "skip_log_bin"},
-		"semi-synchronous, MySQL":    {mysqlVersion, map[string]string{"rpl_semi_sync_source_enabled": "ON"}, "needs both", "skip_log_bin"},
-		"semi-synchronous, MariaDB":  {mariadbVersion, map[string]string{"rpl_semi_sync_master_enabled": "ON"}, "needs both", "skip_log_bin"},
-		"not durable":                {mysqlVersion, map[string]string{"sync_binlog": "0"}, "", ""},
-		"not durable, no binary log": {mysqlVersion, map[string]string{"log_bin": "OFF", "innodb_flush_log_at_trx_commit": "2"}, "", ""},
-		"TiDB":                       {tidbVersion, nil, "", ""},
+		"both logs": {mysqlVersion, nil, "two, of InnoDB's log and of the binary log; skip_log_bin",
+			inEngine},
+		"no binary log": {mysqlVersion, map[string]string{"log_bin": "OFF"}, "one: no binary log",
+			"skip_log_bin"},
+		"MariaDB that could": {mariadbVersion, map[string]string{inEngine: ""}, inEngine + "=innodb makes it one",
+			"needs both"},
+		"MariaDB that does": {mariadbVersion, map[string]string{inEngine: "InnoDB", "sync_binlog": "0"},
+			"one: InnoDB holds the binary log", "skip_log_bin"},
+		"Galera": {mariadbVersion,
+			map[string]string{inEngine: "", "wsrep_on": "ON", "wsrep_provider": "libgalera_smm.so"}, "needs both", inEngine},
+		"Group Replication": {mysqlVersion, map[string]string{"group_replication_group_name": "g"}, "needs both",
+			"skip_log_bin"},
+		"semi-synchronous, MySQL": {mysqlVersion, map[string]string{"rpl_semi_sync_source_enabled": "ON"}, "needs both",
+			"skip_log_bin"},
+		"semi-synchronous, MariaDB": {mariadbVersion, map[string]string{"rpl_semi_sync_master_enabled": "ON"}, "needs both",
+			"skip_log_bin"},
+		"not durable": {mysqlVersion, map[string]string{"sync_binlog": "0"}, "", ""},
+		"not durable, no binary log": {mysqlVersion,
+			map[string]string{"log_bin": "OFF", "innodb_flush_log_at_trx_commit": "2"}, "", ""},
+		"TiDB": {tidbVersion, nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			details := ""

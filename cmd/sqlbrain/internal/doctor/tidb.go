@@ -55,9 +55,11 @@ func (s *server) checkTiDB(ctx context.Context) {
 	needed := s.MaxRequestBytes + packetOverhead
 	s.expect("entry size", file.Entry >= needed, fmt.Sprintf("an entry is at most %s, --max-request-bytes %s",
 		bytesText(int64(file.Entry)), bytesText(int64(s.MaxRequestBytes))), Fail,
-		fmt.Sprintf("set tidb_txn_entry_size_limit, or txn-entry-size-limit in TiDB's configuration, to %d or more, or lower --max-request-bytes", needed))
+		fmt.Sprintf("set tidb_txn_entry_size_limit, or txn-entry-size-limit in TiDB's configuration, to %d or more, or "+
+			"lower --max-request-bytes", needed))
 	needed += tidbBatch
-	s.expect("transaction size", file.Transaction >= needed, "a transaction is at most "+bytesText(int64(file.Transaction)), Fail,
+	s.expect("transaction size", file.Transaction >= needed,
+		"a transaction is at most "+bytesText(int64(file.Transaction)), Fail,
 		fmt.Sprintf("set txn-total-size-limit in TiDB's configuration to %d or more; the default is 104857600", needed))
 	s.checkTiDBCommits(file.Store == "" || file.Store == "tikv")
 	s.checkTiDBGC()
@@ -91,7 +93,8 @@ func (s *server) checkTiDBGC() {
 	switch gc := "tidb_gc_life_time is " + life.String(); {
 	case err != nil: // some editions do not show it
 	case s.vars["tidb_gc_enable"] != "" && !s.vars.on("tidb_gc_enable"):
-		s.add(check, Warn, "tidb_gc_enable is OFF", "replaced and deleted rows are never removed: SET GLOBAL tidb_gc_enable = ON")
+		s.add(check, Warn, "tidb_gc_enable is OFF",
+			"replaced and deleted rows are never removed: SET GLOBAL tidb_gc_enable = ON")
 	case life < tidbLeastGC:
 		s.add(check, Warn, gc, "long reads would lose their snapshot: SET GLOBAL tidb_gc_life_time = '10m', the default")
 	case life > tidbMostGC:

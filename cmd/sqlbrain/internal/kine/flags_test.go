@@ -60,11 +60,16 @@ func TestKamaji(t *testing.T) {
 func TestEveryFlag(t *testing.T) {
 	certificate := "x"
 	s, notes, err := translate(t, []string{"SQLBRAIN_QUOTA_BACKEND_BYTES=7", "SQLBRAIN_LOG_LEVEL=error"},
-		"-listen-address=127.0.0.1:1", "-endpoint", "mysql://u:p@tcp(h)/d", "--skip-verify=false", "--log-format=json", "--metrics-bind-address=127.0.0.1:2",
-		"--server-cert-file="+certificate, "--server-key-file=k", "--trusted-ca-file=ca", "--datastore-max-idle-connections", "-10",
-		"--datastore-max-open-connections=9", "--datastore-connection-max-lifetime=1h", "--datastore-connection-max-idle-time=3m",
-		"--slow-sql-threshold=2s", "--slow-sql-warning-threshold=3s", "--metrics-enable-profiling", "--metrics-ignore-tls-config",
-		"--watch-progress-notify-interval=6s", "--emulated-etcd-version=3.5.13", "--compact-interval=10m", "--compact-interval-jitter=5",
+		"-listen-address=127.0.0.1:1", "-endpoint", "mysql://u:p@tcp(h)/d", "--skip-verify=false", "--log-format=json",
+		"--metrics-bind-address=127.0.0.1:2",
+		"--server-cert-file="+certificate, "--server-key-file=k", "--trusted-ca-file=ca", "--datastore-max-idle-connections",
+		"-10",
+		"--datastore-max-open-connections=9", "--datastore-connection-max-lifetime=1h",
+		"--datastore-connection-max-idle-time=3m",
+		"--slow-sql-threshold=2s", "--slow-sql-warning-threshold=3s", "--metrics-enable-profiling",
+		"--metrics-ignore-tls-config",
+		"--watch-progress-notify-interval=6s", "--emulated-etcd-version=3.5.13", "--compact-interval=10m",
+		"--compact-interval-jitter=5",
 		"--compact-timeout=9s", "--compact-min-retain=50", "--compact-batch-size=200", "--poll-batch-size=10",
 		"--peer-bind-address=10.0.0.1:2380", "--peer-advertise-address=10.0.0.2:2380", "--s3-bucket=b", "--debug")
 	require.NoError(t, err)
@@ -96,8 +101,10 @@ func TestVariables(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	s, notes, err := translate(t, []string{
-		"KINE_ENDPOINT=mysql://u:p@tcp(h)/d", "KINE_LISTEN_ADDRESS=unix://a/kine.sock", "KINE_METRICS_BIND_ADDRESS=0", "KINE_COMPACT_INTERVAL=0", "KINE_DEBUG=true",
-		"KINE_POLL_BATCH_SIZE=7", "KINE_SCHEMA_MIGRATION=2", "KINE_CA_FILE=", "AWS_REGION=eu-central-1", "SQLBRAIN_DATASTORE=sqlite://x",
+		"KINE_ENDPOINT=mysql://u:p@tcp(h)/d", "KINE_LISTEN_ADDRESS=unix://a/kine.sock", "KINE_METRICS_BIND_ADDRESS=0",
+		"KINE_COMPACT_INTERVAL=0", "KINE_DEBUG=true",
+		"KINE_POLL_BATCH_SIZE=7", "KINE_SCHEMA_MIGRATION=2", "KINE_CA_FILE=", "AWS_REGION=eu-central-1",
+		"SQLBRAIN_DATASTORE=sqlite://x",
 	}, "--compact-min-retain=0")
 	require.NoError(t, err)
 	require.Equal(t, "h:3306", s.URL().Address)

@@ -35,16 +35,20 @@ var about = []struct{ workload, text string }{
 // Page is the whole page, in Markdown.
 func Page(f *result.File) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Side by side\n\nWritten by `make bench`; [README.md](README.md) says how it measures. The figures are in [results.json](results.json).\n\n")
+	fmt.Fprintf(&b, "# Side by side\n\nWritten by `make bench`; [README.md](README.md) says how it measures. The "+
+		"figures are in [results.json](results.json).\n\n")
 	b.WriteString(conditions(f, true))
-	b.WriteString("\n## Throughput\n\nPer second: median of the rounds (least–most), and the ratio of the median to etcd's. Lists: keys per second.\n\n")
+	b.WriteString("\n## Throughput\n\nPer second: median of the rounds (least–most), and the ratio of the median to " +
+		"etcd's. Lists: keys per second.\n\n")
 	b.WriteString(table(f))
 	b.WriteString("\n## Latency\n\nMilliseconds, p50 / p99, medians of the rounds. Watches: at every watcher.\n\n")
 	b.WriteString(latencies(f))
-	b.WriteString("\n## CPU\n\nMicroseconds of CPU for an operation, server + database / client, and the ratio of the first two to etcd's; medians. " +
+	b.WriteString("\n## CPU\n\nMicroseconds of CPU for an operation, server + database / client, and the ratio of the " +
+		"first two to etcd's; medians. " +
 		"The client checks every answer.\n\n")
 	b.WriteString(processors(f))
-	b.WriteString("\n## Memory\n\nResident MiB at the end of the workload, server + database; medians. InnoDB's cache fills up to its limit and stays.\n\n")
+	b.WriteString("\n## Memory\n\nResident MiB at the end of the workload, server + database; medians. InnoDB's cache " +
+		"fills up to its limit and stays.\n\n")
 	b.WriteString(memory(f))
 	if notes := notes(f); notes != "" {
 		b.WriteString("\n## Remarks\n\n" + notes)

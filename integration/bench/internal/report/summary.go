@@ -45,9 +45,11 @@ func Summary(f *result.File, systems []string) string {
 	}
 	titles := map[string]string{
 		"etcd":            "etcd " + version("etcd"),
-		"sqlbrain-sqlite": "sqlbrain, SQLite", "sqlbrain-mysql": "sqlbrain, MySQL " + version("mysql"), "sqlbrain-mariadb": "sqlbrain, MariaDB " + version("mariadb"),
-		"sqlbrain-tidb": "sqlbrain, TiDB " + version("tidb"), "kine-tidb": "kine " + version("kine") + ", TiDB",
-		"kine-sqlite": "kine " + version("kine") + ", SQLite", "kine-mysql": "kine " + version("kine") + ", MySQL", "kine-mariadb": "kine " + version("kine") + ", MariaDB",
+		"sqlbrain-sqlite": "sqlbrain, SQLite", "sqlbrain-mysql": "sqlbrain, MySQL " + version("mysql"),
+		"sqlbrain-mariadb": "sqlbrain, MariaDB " + version("mariadb"),
+		"sqlbrain-tidb":    "sqlbrain, TiDB " + version("tidb"), "kine-tidb": "kine " + version("kine") + ", TiDB",
+		"kine-sqlite": "kine " + version("kine") + ", SQLite", "kine-mysql": "kine " + version("kine") + ", MySQL",
+		"kine-mariadb": "kine " + version("kine") + ", MariaDB",
 	}
 	var b strings.Builder
 	b.WriteString("| |")
