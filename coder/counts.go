@@ -8,37 +8,37 @@ import (
 	"slices"
 )
 
-// Piece is a span of raw keys, and how many keys of it exist.
-type Piece struct {
+// CountedSpan is a span of raw keys, and how many keys of it exist.
+type CountedSpan struct {
 	Span
 	Keys int64
 }
 
-// Counts is the content of the counts row: how many keys there were in pieces of the key
-// space at a revision. The pieces are disjoint and in the order of keys, and need not be
+// Counts is the content of the counts row: how many keys there were in spans of the key
+// space at a revision. The spans are disjoint and in the order of keys, and need not be
 // contiguous.
 type Counts struct {
 	Revision int64
-	Pieces   []Piece
+	Spans    []CountedSpan
 }
 
-// Keys returns how many keys all pieces have together.
+// Keys returns how many keys all counted spans have together.
 func (c *Counts) Keys() (n int64) {
-	for i := range c.Pieces {
-		n += c.Pieces[i].Keys
+	for i := range c.Spans {
+		n += c.Spans[i].Keys
 	}
 	return n
 }
 
-// Add adds net keys to the piece that key lies in, if there is one.
+// Add adds net keys to the counted span that key lies in, if there is one.
 func (c *Counts) Add(key []byte, net int64) {
-	i, found := slices.BinarySearchFunc(c.Pieces, key,
-		func(p Piece, key []byte) int { return bytes.Compare(p.Start, key) })
+	i, found := slices.BinarySearchFunc(c.Spans, key,
+		func(p CountedSpan, key []byte) int { return bytes.Compare(p.Start, key) })
 	if !found {
 		i--
 	}
-	if i >= 0 && EndBefore(key, c.Pieces[i].End) {
-		c.Pieces[i].Keys += net
+	if i >= 0 && EndBefore(key, c.Spans[i].End) {
+		c.Spans[i].Keys += net
 	}
 }
 
@@ -55,7 +55,7 @@ func (c *Change) Net() int64 {
 }
 
 // MaxCountsRow is the size in bytes of the largest counts row. It has room for some 10,000
-// pieces with keys of 50 bytes, and fits any packet that MySQL may be limited to.
+// counted spans with keys of 50 bytes, and fits any packet that MySQL may be limited to.
 const MaxCountsRow = 1 << 19
 
 // CountsKey is the internal key of the counts row.
@@ -65,17 +65,17 @@ const (
 	countsHead = 1 + 8
 	countsTail = 4
 
-	pieceFollows = 1 // the piece starts where the one before ends
-	pieceEndless = 2 // it is after every key
+	spanFollows = 1 // the counted span starts where the one before ends
+	spanEndless = 2 // it is after every key
 )
 
-// EncodeCounts returns the counts row's value. It leaves out the last pieces if the row would
-// become too large, and pieces with a bound that is longer than any key.
+// EncodeCounts returns the counts row's value. It leaves out the last counted spans if the row would
+// become too large, and counted spans with a bound that is longer than any key.
 //
-//	format(1) revision(8), for each piece: kind(1) start end uvarint keys; crc32c(4) of all before
+//	format(1) revision(8), for each counted span: kind(1) start end uvarint keys; crc32c(4) of all before
 //
 // A start or an end is: uvarint len of what it begins with as the one before, uvarint len(rest),
-// rest. kind 1 has no start, because the piece starts where the one before ends; kind 2 no end.
+// rest. kind 1 has no start, because the counted span starts where the one before ends; kind 2 no end.
 func EncodeCounts(c Counts) []byte {
 	b := appendInt64s([]byte{formatV1}, c.Revision)
 	var last []byte
@@ -89,18 +89,18 @@ func EncodeCounts(c Counts) []byte {
 		b = append(b, key[same:]...)
 		last = key
 	}
-	for _, p := range c.Pieces {
+	for _, p := range c.Spans {
 		if max(len(p.Start), len(p.End)) > MaxInternalKey {
 			continue // clients choose the bounds of ranges
 		}
 		size, kind := len(b), byte(0)
 		if len(b) > countsHead && bytes.Equal(p.Start, last) {
-			kind |= pieceFollows
+			kind |= spanFollows
 		}
 		if p.End == nil {
-			kind |= pieceEndless
+			kind |= spanEndless
 		}
-		if b = append(b, kind); kind&pieceFollows == 0 {
+		if b = append(b, kind); kind&spanFollows == 0 {
 			bound(p.Start)
 		}
 		if p.End != nil {
@@ -127,29 +127,29 @@ func DecodeCounts(b []byte) (Counts, error) {
 	c := Counts{Revision: int64At(b, 1)}
 	d := countsDecoder{left: b[countsHead:end]}
 	for len(d.left) > 0 {
-		p, ok := d.piece()
+		p, ok := d.span()
 		if !ok {
 			return Counts{}, bad()
 		}
-		c.Pieces = append(c.Pieces, p)
+		c.Spans = append(c.Spans, p)
 	}
 	return c, nil
 }
 
-// countsDecoder decodes the pieces of a counts row.
+// countsDecoder decodes the counted spans of a counts row.
 type countsDecoder struct {
 	left    []byte
 	last    []byte // the bound before
-	begun   bool   // there was a piece before
+	begun   bool   // there was a counted span before
 	endless bool   // which has no end
 }
 
-// piece returns the next piece.
-func (d *countsDecoder) piece() (p Piece, ok bool) {
+// span returns the next counted span.
+func (d *countsDecoder) span() (p CountedSpan, ok bool) {
 	kind := d.left[0]
 	d.left = d.left[1:]
-	follows := kind&pieceFollows != 0
-	if kind > pieceFollows|pieceEndless || d.endless || follows && !d.begun {
+	follows := kind&spanFollows != 0
+	if kind > spanFollows|spanEndless || d.endless || follows && !d.begun {
 		return p, false
 	}
 	if p.Start = d.last; !follows {
@@ -158,7 +158,7 @@ func (d *countsDecoder) piece() (p Piece, ok bool) {
 		}
 		d.last = p.Start
 	}
-	if d.endless = kind&pieceEndless != 0; !d.endless {
+	if d.endless = kind&spanEndless != 0; !d.endless {
 		if p.End, ok = d.bound(); !ok {
 			return p, false
 		}

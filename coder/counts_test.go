@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// someCounts has every kind of piece.
-var someCounts = Counts{Revision: 258, Pieces: []Piece{
+// someCounts has every kind of counted span.
+var someCounts = Counts{Revision: 258, Spans: []CountedSpan{
 	{Span{[]byte("/a/1"), []byte("/a/3")}, 2048},
 	{Span{[]byte("/a/3"), []byte("/a0")}, 0},
 	{Span{[]byte("/b/"), []byte("/b/7")}, 7},
@@ -23,15 +23,15 @@ func TestCountsRoundTrip(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		c := Counts{Revision: r.Int64()}
 		for key := 0; key < 1000; {
-			p := Piece{Keys: r.Int64N(1 << uint(1+r.IntN(40)))}
+			p := CountedSpan{Keys: r.Int64N(1 << uint(1+r.IntN(40)))}
 			key += r.IntN(2)
 			p.Start = fmt.Appendf(nil, "k%x", key+1<<20)
 			key += 1 + r.IntN(20)
 			p.End = fmt.Appendf(nil, "k%x", key+1<<20)
-			c.Pieces = append(c.Pieces, p)
+			c.Spans = append(c.Spans, p)
 		}
 		if r.IntN(2) == 0 {
-			c.Pieces[len(c.Pieces)-1].End = nil
+			c.Spans[len(c.Spans)-1].End = nil
 		}
 		got, err := DecodeCounts(EncodeCounts(c))
 		require.NoError(t, err, "seed %d", seed)
@@ -51,9 +51,9 @@ func TestDamagedCountsAreRefused(t *testing.T) {
 	}
 }
 
-func TestCountsOfWrongPiecesAreRefused(t *testing.T) {
-	span := func(start, end string) Piece { return Piece{Span: Span{[]byte(start), []byte(end)}} }
-	for name, pieces := range map[string][]Piece{
+func TestCountsOfWrongSpansAreRefused(t *testing.T) {
+	span := func(start, end string) CountedSpan { return CountedSpan{Span: Span{[]byte(start), []byte(end)}} }
+	for name, spans := range map[string][]CountedSpan{
 		"empty":         {span("b", "b")},
 		"inverted":      {span("b", "a")},
 		"overlapping":   {span("a", "c"), span("b", "d")},
@@ -61,7 +61,7 @@ func TestCountsOfWrongPiecesAreRefused(t *testing.T) {
 		"after the end": {{Span: Span{Start: []byte("a")}}, span("b", "c")},
 		"negative":      {{Span{[]byte("a"), []byte("b")}, -1}},
 	} {
-		require.ErrorIs(t, last(DecodeCounts(EncodeCounts(Counts{Pieces: pieces}))), ErrMalformed, name)
+		require.ErrorIs(t, last(DecodeCounts(EncodeCounts(Counts{Spans: spans}))), ErrMalformed, name)
 	}
 }
 
@@ -70,25 +70,25 @@ func TestCountsRowIsBounded(t *testing.T) {
 	var c Counts
 	for i := range 4000 {
 		key := bytes.Repeat(fmt.Appendf(nil, "%06d", i), 100)
-		c.Pieces = append(c.Pieces, Piece{Span{key, KeyAfter(key)}, int64(i)})
+		c.Spans = append(c.Spans, CountedSpan{Span{key, KeyAfter(key)}, int64(i)})
 	}
-	long := Piece{Span{[]byte("0"), bytes.Repeat([]byte("0"), MaxInternalKey+1)}, 5}
-	row := EncodeCounts(Counts{Pieces: append([]Piece{long}, c.Pieces...)})
+	long := CountedSpan{Span{[]byte("0"), bytes.Repeat([]byte("0"), MaxInternalKey+1)}, 5}
+	row := EncodeCounts(Counts{Spans: append([]CountedSpan{long}, c.Spans...)})
 	got, err := DecodeCounts(row)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(row), MaxCountsRow)
 	require.Greater(t, len(row), MaxCountsRow-2000)
-	require.Equal(t, c.Pieces[:len(got.Pieces)], got.Pieces)
+	require.Equal(t, c.Spans[:len(got.Spans)], got.Spans)
 }
 
-func TestCountsAddToThePieceOfAKey(t *testing.T) {
-	c := Counts{Pieces: []Piece{{Span{[]byte("b"), []byte("d")}, 2}, {Span{[]byte("d"), []byte("e")}, 2},
+func TestCountsAddToTheSpanOfAKey(t *testing.T) {
+	c := Counts{Spans: []CountedSpan{{Span{[]byte("b"), []byte("d")}, 2}, {Span{[]byte("d"), []byte("e")}, 2},
 		{Span{[]byte("g"), nil}, 2}}}
 	for _, key := range []string{"a", "b", "c\xff", "d", "e", "f", "g", "\xff"} {
 		c.Add([]byte(key), 1)
 	}
 	for i, want := range []int64{4, 3, 4} {
-		require.Equal(t, want, c.Pieces[i].Keys, "piece %d", i)
+		require.Equal(t, want, c.Spans[i].Keys, "counted span %d", i)
 	}
 	require.EqualValues(t, 11, c.Keys())
 }

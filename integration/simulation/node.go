@@ -226,7 +226,7 @@ func (s Settings) apply(cfg *replica.Config) {
 	}
 	cfg.Write.IndexCache, cfg.Write.BatchRequests = s.IndexCache, s.BatchRequests
 	cfg.Watch.RingEvents, cfg.Watch.QueueEvents = s.RingEvents, s.QueueEvents
-	cfg.CountPieceKeys, cfg.CountChanges = s.PieceKeys, s.CountChanges
+	cfg.CountSpanKeys, cfg.CountChanges = s.SpanKeys, s.CountChanges
 }
 
 // running returns the node, nil if it does not run.

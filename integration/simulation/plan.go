@@ -27,7 +27,7 @@ type Settings struct {
 	BatchRequests int
 	RingEvents    int
 	QueueEvents   int
-	PieceKeys     int // of the counts of keys; 0: the default, like the next one
+	SpanKeys      int // of the counts of keys; 0: the default, like the next one
 	CountChanges  int
 	// Latency is the longest additional latency to the database, each way.
 	Latency time.Duration

@@ -174,7 +174,7 @@ func (p *Plan) special(r *rand.Rand) (complete bool) {
 	case 9: // counts, or old revisions on old leaders
 		load.Watchers, load.Leases, load.Burst = 1, 0, 4+r.IntN(6)
 		if p.Settings.RecordCache = 0; p.Seed%2 == 0 {
-			load.Counts, load.Keys, p.Settings.PieceKeys, p.Settings.CountChanges = true, 20+r.IntN(20), 8,
+			load.Counts, load.Keys, p.Settings.SpanKeys, p.Settings.CountChanges = true, 20+r.IntN(20), 8,
 				[]int{8, 256}[r.IntN(2)]
 			load.Compact = 0
 			return false

@@ -13,7 +13,7 @@ import (
 // idle returns a leader whose pipeline does not run, for batches made by hand.
 func idle(t *testing.T) *leader {
 	t.Helper()
-	return idleWith(t, newStore(t), func(c *Config) { c.CountPieceKeys, c.CountChanges = 1, 2 })
+	return idleWith(t, newStore(t), func(c *Config) { c.CountSpanKeys, c.CountChanges = 1, 2 })
 }
 
 func idleWith(t *testing.T, store sqlstore.Store, change func(*Config)) *leader {

@@ -34,8 +34,8 @@ type Config struct {
 	// Handover bounds each step of a voluntary stop of a leader: the checkpoints of leases, the
 	// current commit, and the resignation.
 	Handover time.Duration
-	// CountPieceKeys and CountChanges are those of keyspace.Config, which tests lower; 0: its own.
-	CountPieceKeys, CountChanges int
+	// CountSpanKeys and CountChanges are those of keyspace.Config, which tests lower; 0: its own.
+	CountSpanKeys, CountChanges int
 	// Tests lower these, see compact.Config and read.MaxSorted.
 	countsKeys      int64
 	maxSortedStream int

@@ -47,11 +47,11 @@ func (s *countLog) take() (rows int64, counts int) {
 	return rows, counts
 }
 
-const countedKeys, countedPiece = 1000, 50
+const countedKeys, countedSpan = 1000, 50
 
 func openCounted(t *testing.T) (*countLog, *Replica) {
 	s := &countLog{Store: newStore(t)}
-	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.CountPieceKeys = countedPiece }) // else counts come from memory
+	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.CountSpanKeys = countedSpan }) // else counts come from memory
 	for i := range countedKeys {
 		mustTxn(t, b, put(fmt.Sprintf("k%03d", i), ""))
 	}
@@ -63,7 +63,7 @@ func pageFrom(i int) *mvcc.RangeRequest {
 }
 
 // TestRepeatedCountReadsOnlyItsEnds: once the keys were counted, a page from any key costs no more
-// than a piece or two, whatever is behind it, and whatever comes and goes there.
+// than a counted span or two, whatever is behind it, and whatever comes and goes there.
 func TestRepeatedCountReadsOnlyItsEnds(t *testing.T) {
 	s, b := openCounted(t)
 	if res := mustRange(t, b, pageFrom(0)); res.Count != countedKeys {
@@ -93,15 +93,15 @@ func TestRepeatedCountReadsOnlyItsEnds(t *testing.T) {
 		if res := mustRange(t, b, pageFrom(from)); res.Count != want {
 			t.Fatalf("counted %d keys from %d on, not %d", res.Count, from, want)
 		}
-		if rows, counts := s.take(); rows > 3*countedPiece || counts > 2 {
+		if rows, counts := s.take(); rows > 3*countedSpan || counts > 2 {
 			t.Errorf("%d rows in %d statements were counted for a page from key %d", rows, counts, from)
 		}
 	}
 }
 
-// TestCountContinuesAfterCountedPieces: the keys of a list may be too many to be counted
+// TestCountContinuesAfterCountedSpans: the keys of a list may be too many to be counted
 // while its client waits.
-func TestCountContinuesAfterCountedPieces(t *testing.T) {
+func TestCountContinuesAfterCountedSpans(t *testing.T) {
 	s, b := openCounted(t)
 	for tries := 1; ; tries++ {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -115,7 +115,7 @@ func TestCountContinuesAfterCountedPieces(t *testing.T) {
 		res, err := b.Reader.Range(ctx, auth.System, pageFrom(0), true)
 		cancel()
 		if err == nil {
-			if res.Count != countedKeys || tries != countedKeys/countedPiece/5 {
+			if res.Count != countedKeys || tries != countedKeys/countedSpan/5 {
 				t.Errorf("counted %d keys at the %dth request", res.Count, tries)
 			}
 			break
@@ -126,10 +126,10 @@ func TestCountContinuesAfterCountedPieces(t *testing.T) {
 	}
 }
 
-// TestPieceCountedDuringCompactionIsNotKept: rows that a node has not heard of the
+// TestSpanCountedDuringCompactionIsNotKept: rows that a node has not heard of the
 // deletion of may be gone when it counts them.
-func TestPieceCountedDuringCompactionIsNotKept(t *testing.T) {
-	p := newPairWith(t, newStore(t), func(c *Config) { c.RecordCache = 0; c.CountPieceKeys = 2 })
+func TestSpanCountedDuringCompactionIsNotKept(t *testing.T) {
+	p := newPairWith(t, newStore(t), func(c *Config) { c.RecordCache = 0; c.CountSpanKeys = 2 })
 	p.lead(0)
 	leader, follower := p.nodes[0], p.nodes[1]
 	for _, prefix := range []string{"k", "z"} {
@@ -187,11 +187,11 @@ func TestConcurrentCountsShareReads(t *testing.T) {
 	}
 }
 
-// TestEmptyPiecesAreMerged: keys that come behind all others while the first ones go
-// must not leave pieces behind for ever.
-func TestEmptyPiecesAreMerged(t *testing.T) {
+// TestEmptyCountedSpansAreMerged: keys that come behind all others while the first ones go
+// must not leave counted spans behind for ever.
+func TestEmptyCountedSpansAreMerged(t *testing.T) {
 	s := &countLog{Store: newStore(t)}
-	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.CountPieceKeys = 4 })
+	b := open(t, s, func(c *Config) { c.RecordCache = 0; c.CountSpanKeys = 4 })
 	const window = 40
 	for i := range 1000 {
 		mustTxn(t, b, put(fmt.Sprintf("k%04d", i), ""))
@@ -204,7 +204,7 @@ func TestEmptyPiecesAreMerged(t *testing.T) {
 			t.Fatalf("counted %d keys", res.Count)
 		}
 	}
-	if n := b.view.Stats().Pieces; n > window/2 {
-		t.Errorf("there are %d pieces for %d keys", n, window)
+	if n := b.view.Stats().Counted; n > window/2 {
+		t.Errorf("there are %d counted spans for %d keys", n, window)
 	}
 }

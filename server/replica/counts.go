@@ -29,7 +29,7 @@ type countsKeeper struct {
 	turn     chan struct{}
 	recalled bool  // the view has the counts of the row before
 	stored   int64 // revision of the row, as far as it is known to be of use
-	pieces   int   // how many the view had then
+	spans    int   // how many the view had then
 }
 
 // run writes the row from time to time until ctx ends. A row is of use as long as the log
@@ -47,7 +47,7 @@ func (k *countsKeeper) run(ctx context.Context) {
 }
 
 // keep writes the row if that is due: if it is that many revisions old, if the log no longer
-// reaches back to it, or if other pieces are known. A row that is never written is of no use to
+// reaches back to it, or if other counted spans are known. A row that is never written is of no use to
 // a later leader, so the first call gives the view what the row before has.
 func (k *countsKeeper) keep(ctx context.Context, revisions int64) error {
 	select {
@@ -66,10 +66,10 @@ func (k *countsKeeper) keep(ctx context.Context, revisions int64) error {
 			return err
 		}
 		k.recalled = true
-		k.pieces = r.view.Stats().Pieces
+		k.spans = r.view.Stats().Counted
 	}
-	rev, pieces := r.Revision(), r.view.Stats().Pieces
-	if rev-k.stored < revisions && r.CompactRevision() <= k.stored+1 && pieces == k.pieces {
+	rev, spans := r.Revision(), r.view.Stats().Counted
+	if rev-k.stored < revisions && r.CompactRevision() <= k.stored+1 && spans == k.spans {
 		return nil
 	}
 	counts, ok := r.view.Counts(rev)
@@ -79,6 +79,6 @@ func (k *countsKeeper) keep(ctx context.Context, revisions int64) error {
 	if err := k.l.setRow(ctx, coder.CountsKey(), coder.EncodeCounts(counts)); err != nil {
 		return err
 	}
-	k.stored, k.pieces = rev, pieces
+	k.stored, k.spans = rev, spans
 	return nil
 }

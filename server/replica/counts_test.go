@@ -17,7 +17,7 @@ import (
 
 // keepsCounts makes a replica store the counts of few keys.
 func keepsCounts(c *Config) {
-	c.RecordCache, c.CountPieceKeys, c.countsKeys = 0, 4, 1
+	c.RecordCache, c.CountSpanKeys, c.countsKeys = 0, 4, 1
 }
 
 func countsRow(t *testing.T, store sqlstore.Store) []byte {
@@ -74,7 +74,7 @@ func (s *storedCounts) key() string { return fmt.Sprintf("k%03d", s.r.IntN(200))
 func (s *storedCounts) open() {
 	s.b = open(s.t, s.store, func(c *Config) {
 		keepsCounts(c)
-		c.CountPieceKeys, c.CountChanges, c.Exclusive = 2+s.r.IntN(6), 1+s.r.IntN(40), s.r.IntN(4) > 0
+		c.CountSpanKeys, c.CountChanges, c.Exclusive = 2+s.r.IntN(6), 1+s.r.IntN(40), s.r.IntN(4) > 0
 	})
 }
 

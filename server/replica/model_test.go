@@ -287,7 +287,7 @@ func runHistory(t *testing.T, store sqlstore.Store, seed uint64, steps int) {
 		if c.RecordCache = []int{0, 2000, 8000, 1 << 20}[g.IntN(4)]; g.IntN(2) == 0 {
 			c.RecordCache = 0
 		}
-		c.CountPieceKeys, c.CountChanges = 1+g.IntN(4), 1+g.IntN(20)
+		c.CountSpanKeys, c.CountChanges = 1+g.IntN(4), 1+g.IntN(20)
 	}
 	b := open(t, store, change)
 	for step := range steps {

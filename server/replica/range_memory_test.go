@@ -120,7 +120,7 @@ func TestConcurrentReadsMatchTheModel(t *testing.T) {
 			budget := []int{2000, 6000, 20_000, 4 << 20}[r.IntN(4)]
 			p := newPairWith(t, &slow{Store: newStore(t), rand: rand.New(rand.NewPCG(seed, 4))}, func(c *Config) {
 				c.RecordCache = budget
-				c.CountPieceKeys, c.CountChanges = 4, []int{4, 30}[seed%2]
+				c.CountSpanKeys, c.CountChanges = 4, []int{4, 30}[seed%2]
 			})
 			m := &shared{reference: newReference()}
 			var readers sync.WaitGroup

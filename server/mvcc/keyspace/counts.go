@@ -16,10 +16,10 @@ type delta struct {
 	net int64
 }
 
-// A piece that has grown to more than maxPiece times its size is dropped when a part of it
-// has to be counted, which finds several pieces. Until then its number is of use. Pieces with
-// less than a maxPiece-th of their size join their neighbors.
-const maxPiece = 4
+// A counted span that has grown to more than maxGrowth times its size is dropped when a part of it
+// has to be counted, which finds several counted spans. Until then its number is of use. Counted spans with
+// less than a maxGrowth-th of their size join their neighbors.
+const maxGrowth = 4
 
 // Remember keeps that span has n keys at revision rev. A client that lists by pages asks
 // for the count of what follows each page, which is the count before less the page.
@@ -41,10 +41,10 @@ func memoKey(span coder.Span, rev int64) string {
 	return string(append(b, span.End...))
 }
 
-// PieceKeys returns how many keys a piece has when it is counted.
-func (v *View) PieceKeys() int { return v.cfg.PieceKeys }
+// SpanKeys returns how many keys a counted span has when it is counted.
+func (v *View) SpanKeys() int { return v.cfg.SpanKeys }
 
-// applyCount adds a change to the pieces.
+// applyCount adds a change to the counted spans.
 func (v *View) applyCount(e *watch.Event) {
 	d := delta{rev: e.Record.ModRevision, key: e.Record.Key}
 	switch {
@@ -61,32 +61,32 @@ func (v *View) applyCount(e *watch.Event) {
 		v.deltas = append(make([]delta, 0, 2*v.cfg.Deltas), v.deltas[gone:]...)
 	}
 	v.deltas = append(v.deltas, d)
-	p := v.pieces.covering(d.key)
+	p := v.counted.covering(d.key)
 	if p == nil {
 		return
 	}
-	if p.live += int(d.net); d.net < 0 && p.live < v.cfg.PieceKeys/maxPiece {
+	if p.live += int(d.net); d.net < 0 && p.live < v.cfg.SpanKeys/maxGrowth {
 		v.join(p)
 	}
 }
 
-// join merges p with its neighbors unless the result were too large. Otherwise pieces whose
+// join merges p with its neighbors unless the result were too large. Otherwise counted spans whose
 // keys were all deleted would accumulate.
 func (v *View) join(p *segment) {
-	most := 2 * v.cfg.PieceKeys
-	if prev := v.pieces.ending(p.span.Start); prev != nil && prev.live+p.live <= most {
+	most := 2 * v.cfg.SpanKeys
+	if prev := v.counted.ending(p.span.Start); prev != nil && prev.live+p.live <= most {
 		prev.live += p.live
 		prev.span.End = p.span.End
-		v.pieces.segments.Delete(p)
+		v.counted.segments.Delete(p)
 		p = prev
 	}
 	if p.span.End == nil {
 		return
 	}
-	if next := v.pieces.covering(p.span.End); next != nil && next.live+p.live <= most {
+	if next := v.counted.covering(p.span.End); next != nil && next.live+p.live <= most {
 		p.live += next.live
 		p.span.End = next.span.End
-		v.pieces.segments.Delete(next)
+		v.counted.segments.Delete(next)
 	}
 }
 
@@ -109,27 +109,27 @@ func (v *View) deltasAfter(rev int64) []delta {
 	return v.deltas[first:]
 }
 
-// Remainder is what a Count left to be counted: keys that no whole piece counts.
+// Remainder is what a Count left to be counted: keys that no whole counted span counts.
 type Remainder struct {
 	coder.Span
-	Within  bool // they are a part of a piece that is not too large
-	Follows bool // a piece ends where they start
+	Within  bool // they are a part of a counted span that is not too large
+	Follows bool // a counted span ends where they start
 }
 
-// countPieces adds up the pieces at the beginning of span, as Count does.
-func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Remainder, ok bool) {
+// countSpans adds up the counted spans at the beginning of span, as Count does.
+func (v *View) countSpans(span coder.Span, rev int64) (n int64, _ *Remainder, ok bool) {
 	if rev < v.low {
 		return 0, nil, false
 	}
 	at, rest := span.Start, &Remainder{Span: span}
-	for p := range v.pieces.overlapping(span) {
+	for p := range v.counted.overlapping(span) {
 		if coder.EndBefore(at, p.span.Start) { // a gap
 			rest.End = p.span.Start
 			break
 		}
 		if coder.EndBefore(p.span.Start, at) || coder.EndBefore(span.End, p.span.End) { // a part of p
-			if rest.Within = p.live <= maxPiece*v.cfg.PieceKeys; !rest.Within {
-				defer v.pieces.segments.Delete(p)
+			if rest.Within = p.live <= maxGrowth*v.cfg.SpanKeys; !rest.Within {
+				defer v.counted.segments.Delete(p)
 			}
 			if coder.EndBefore(p.span.End, span.End) {
 				rest.End = p.span.End
@@ -142,16 +142,16 @@ func (v *View) countPieces(span coder.Span, rev int64) (n int64, _ *Remainder, o
 		}
 	}
 	rest.Start = at
-	rest.Follows = v.pieces.ending(at) != nil
+	rest.Follows = v.counted.ending(at) != nil
 	return n - v.since(rev, coder.Span{Start: span.Start, End: at}), rest, true
 }
 
-// AddCounts adds the pieces of c of which no part is known, and keeps their bounds. It returns
+// AddCounts adds the counted spans of c of which no part is known, and keeps their bounds. It returns
 // false if the revision of c is too old.
 func (v *View) AddCounts(c coder.Counts) bool {
 	added := newTree()
-	for i := range c.Pieces {
-		p := &c.Pieces[i]
+	for i := range c.Spans {
+		p := &c.Spans[i]
 		added.segments.ReplaceOrInsert(&segment{span: p.Span, detail: Counts, live: int(p.Keys)})
 	}
 	v.mu.Lock()
@@ -165,11 +165,11 @@ func (v *View) AddCounts(c coder.Counts) bool {
 		}
 	}
 	added.segments.Ascend(func(p *segment) bool {
-		for range v.pieces.overlapping(p.span) {
+		for range v.counted.overlapping(p.span) {
 			return true
 		}
-		v.pieces.segments.ReplaceOrInsert(p)
-		if p.live < v.cfg.PieceKeys/2 {
+		v.counted.segments.ReplaceOrInsert(p)
+		if p.live < v.cfg.SpanKeys/2 {
 			v.join(p)
 		}
 		return true
@@ -177,7 +177,7 @@ func (v *View) AddCounts(c coder.Counts) bool {
 	return true
 }
 
-// Counts returns all pieces as they were at revision rev. It returns false if that is too old.
+// Counts returns all counted spans as they were at revision rev. It returns false if that is too old.
 // The caller must not change their bounds.
 func (v *View) Counts(rev int64) (c coder.Counts, ok bool) {
 	v.mu.Lock()
@@ -185,9 +185,9 @@ func (v *View) Counts(rev int64) (c coder.Counts, ok bool) {
 		v.mu.Unlock()
 		return c, false
 	}
-	c = coder.Counts{Revision: rev, Pieces: make([]coder.Piece, 0, v.pieces.segments.Len())}
-	v.pieces.segments.Ascend(func(p *segment) bool {
-		c.Pieces = append(c.Pieces, coder.Piece{Span: p.span, Keys: int64(p.live)})
+	c = coder.Counts{Revision: rev, Spans: make([]coder.CountedSpan, 0, v.counted.segments.Len())}
+	v.counted.segments.Ascend(func(p *segment) bool {
+		c.Spans = append(c.Spans, coder.CountedSpan{Span: p.span, Keys: int64(p.live)})
 		return true
 	})
 	after := v.deltasAfter(rev)

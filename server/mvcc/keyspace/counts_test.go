@@ -7,12 +7,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-// TestGrownPieceCountsTheWholeOnly: of a piece that has become too large a part is not read,
-// but counted again in several pieces.
-func TestGrownPieceCountsTheWholeOnly(t *testing.T) {
-	v := newView(t, Config{PieceKeys: 2})
+// TestGrownSpanCountsTheWholeOnly: of a counted span that has become too large a part is not read,
+// but counted again in several counted spans.
+func TestGrownSpanCountsTheWholeOnly(t *testing.T) {
+	v := newView(t, Config{SpanKeys: 2})
 	whole := coder.Span{Start: []byte("0"), End: []byte("1")}
-	v.AddCounts(coder.Counts{Pieces: []coder.Piece{{Span: whole}}})
+	v.AddCounts(coder.Counts{Spans: []coder.CountedSpan{{Span: whole}}})
 	for i := range 100 {
 		v.put(&coder.Record{Key: fmt.Appendf(nil, "0%02d", i), ModRevision: int64(i + 1)})
 	}
@@ -25,7 +25,7 @@ func TestGrownPieceCountsTheWholeOnly(t *testing.T) {
 		t.Fatalf("%d keys, %+v, %t", n, rest, ok)
 	}
 	if v.AddCounts(coder.Counts{Revision: 100,
-		Pieces: []coder.Piece{{Span: rest.Span, Keys: 50}}}); v.Stats().Pieces != 1 {
+		Spans: []coder.CountedSpan{{Span: rest.Span, Keys: 50}}}); v.Stats().Counted != 1 {
 		t.Error("the part was not kept")
 	}
 	v.check(t)

@@ -19,7 +19,7 @@ const (
 )
 
 // segment is what is known of the keys of a span: the current records, and those before
-// them back to the revision floor. A segment with the detail Counts, a piece, has nothing
+// them back to the revision floor. A segment with the detail Counts, a counted span, has nothing
 // but live. Segments belong to a View and are guarded by its lock.
 type segment struct {
 	span   coder.Span

@@ -14,9 +14,9 @@ import (
 
 // Config configures a View.
 type Config struct {
-	Budget    int   // bytes of segments and records; 0 keeps counts only
-	Revision  int64 // the visible revision
-	PieceKeys int   // keys of a piece when it is counted; 0 is 2,048
+	Budget   int   // bytes of segments and records; 0 keeps counts only
+	Revision int64 // the visible revision
+	SpanKeys int   // keys of a counted span when it is counted; 0 is 2,048
 	// Deltas is how many creations and deletions are kept at least, at most twice as many,
 	// for counts at older revisions; 0 is 4,096. They take some hundred bytes each.
 	Deltas int
@@ -42,10 +42,10 @@ type View struct {
 	recentRecords *list.List               // the most recently read first
 	recordBytes   int
 
-	memo   *simplelru.LRU[string, int64] // counts of ranges at revisions, which never change
-	pieces *tree
-	deltas []delta // creations and deletions, the newest last
-	low    int64   // the oldest revision that they reach back to
+	memo    *simplelru.LRU[string, int64] // counts of ranges at revisions, which never change
+	counted *tree                         // spans whose number of keys is known
+	deltas  []delta                       // creations and deletions, the newest last
+	low     int64                         // the oldest revision that they reach back to
 
 	fills       int             // under way
 	epoch       int             // fills of an earlier one are void
@@ -65,14 +65,14 @@ const (
 	// applyChunk is how many changes are applied before readers get the lock.
 	applyChunk = 64
 
-	defaultPieceKeys = 2048 // about half a millisecond of counting
-	defaultDeltas    = 4096
+	defaultSpanKeys = 2048 // about half a millisecond of counting
+	defaultDeltas   = 4096
 )
 
 // New returns a View that knows nothing yet.
 func New(cfg Config) (*View, error) {
-	if cfg.PieceKeys == 0 {
-		cfg.PieceKeys = defaultPieceKeys
+	if cfg.SpanKeys == 0 {
+		cfg.SpanKeys = defaultSpanKeys
 	}
 	if cfg.Deltas == 0 {
 		cfg.Deltas = defaultDeltas
@@ -102,7 +102,7 @@ func (v *View) Purge(rev int64) {
 	defer v.mu.Unlock()
 	v.contents, v.recent, v.used = newTree(), list.New(), 0
 	v.records, v.recentRecords, v.recordBytes = make(map[string]*list.Element), list.New(), 0
-	v.pieces, v.deltas, v.low = newTree(), nil, rev
+	v.counted, v.deltas, v.low = newTree(), nil, rev
 	v.voidFills()
 }
 
@@ -272,7 +272,7 @@ func (v *View) count(span coder.Span, rev int64) (n int64, rest *Remainder, ok b
 		return n, nil, true
 	}
 	for {
-		part, rest, ok := v.countPieces(span, rev)
+		part, rest, ok := v.countSpans(span, rev)
 		if n += part; !ok || rest == nil {
 			return n, nil, ok
 		}
@@ -368,7 +368,7 @@ type Stats struct {
 	RecordBytes  int // of single records
 	SegmentBytes int
 	Segments     int // with keys or values
-	Pieces       int // whose number of keys is known
+	Counted      int // spans whose number of keys is known
 	Evictions    int // segments evicted so far
 }
 
@@ -377,5 +377,5 @@ func (v *View) Stats() Stats {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return Stats{RecordBytes: v.recordBytes, SegmentBytes: v.used, Segments: v.contents.segments.Len(),
-		Pieces: v.pieces.segments.Len(), Evictions: v.evictions}
+		Counted: v.counted.segments.Len(), Evictions: v.evictions}
 }

@@ -43,7 +43,7 @@ func (v *View) check(t *testing.T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	used, bytesOfRecords := 0, 0
-	for trees, last := []*tree{v.contents, v.pieces}, (*segment)(nil); len(trees) > 0; trees, last = trees[1:], nil {
+	for trees, last := []*tree{v.contents, v.counted}, (*segment)(nil); len(trees) > 0; trees, last = trees[1:], nil {
 		trees[0].segments.Ascend(func(s *segment) bool {
 			if last != nil && coder.EndBefore(s.span.Start, last.span.End) || s.span.Empty() || s.live < 0 {
 				t.Errorf("segment [%q, %q) of %d keys follows [%q, %q)", s.span.Start, s.span.End, s.live, last.span.Start,
@@ -299,7 +299,7 @@ func (s *simulation) revision() int64 {
 func (s *simulation) addCount() {
 	if rev := s.revision(); rev > 0 {
 		span := s.span()
-		s.v.AddCounts(coder.Counts{Revision: rev, Pieces: []coder.Piece{{Span: span, Keys: int64(len(s.m.list(span, rev)))}}})
+		s.v.AddCounts(coder.Counts{Revision: rev, Spans: []coder.CountedSpan{{Span: span, Keys: int64(len(s.m.list(span, rev)))}}})
 	}
 }
 
@@ -379,14 +379,14 @@ func (s *simulation) recall() {
 	if ok != (rev >= s.v.low) {
 		s.t.Fatalf("counts at revision %d are %t, they reach back to %d", rev, ok, s.v.low)
 	}
-	for _, p := range c.Pieces {
+	for _, p := range c.Spans {
 		if want := int64(len(s.m.list(p.Span, rev))); p.Keys != want {
 			s.t.Fatalf("[%q, %q) had %d keys at revision %d of %d, want %d", p.Start, p.End, p.Keys, rev, s.applied, want)
 		}
 	}
 	if ok && s.IntN(2) == 0 {
-		s.v.pieces = newTree()
-		if !s.v.AddCounts(c) || len(c.Pieces) > 0 && s.v.Stats().Pieces == 0 {
+		s.v.counted = newTree()
+		if !s.v.AddCounts(c) || len(c.Spans) > 0 && s.v.Stats().Counted == 0 {
 			s.t.Fatalf("%+v were not added", c)
 		}
 	}
@@ -420,7 +420,7 @@ func TestViewMatchesTable(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
 			budget := []int{0, 2500, 9000, 30_000, 1 << 20}[r.IntN(5)]
 			s := &simulation{
-				Rand: r, t: t, v: newView(t, Config{Budget: budget, Revision: 1, PieceKeys: 1 + r.IntN(8),
+				Rand: r, t: t, v: newView(t, Config{Budget: budget, Revision: 1, SpanKeys: 1 + r.IntN(8),
 					Deltas: 1 + r.IntN(100)}),
 				m: &table{versions: make(map[string][]*coder.Record), rev: 1}, applied: 1,
 			}

@@ -20,32 +20,32 @@ const (
 )
 
 // Count returns how many keys of span exist. Every page of a list reports it, so it
-// must not cost what the range holds: the view adds up segments and pieces.
+// must not cost what the range holds: the view adds up segments and counted spans.
 func (r *Reading) Count(ctx context.Context, span coder.Span) (int64, error) {
-	n, err := r.countPieces(ctx, span)
+	n, err := r.countSpans(ctx, span)
 	if err == nil && r.unchecked { // else the view remembers it
 		r.counted = append(r.counted, countedSpan{span, n})
 	}
 	return n, err
 }
 
-// countPieces counts what the view does not know, which it then does. If the view does
+// countSpans counts what the view does not know, which it then does. If the view does
 // not reach back to the reading's revision, it counts at the visible revision, and takes back
 // what the log says was created and deleted since.
-func (r *Reading) countPieces(ctx context.Context, span coder.Span) (int64, error) {
+func (r *Reading) countSpans(ctx context.Context, span coder.Span) (int64, error) {
 	for range countTries {
-		c := pieceCount{read: r}
+		c := spanCount{read: r}
 		if ok, err := c.run(ctx, span); ok || err != nil {
 			return c.n, err
 		}
 		r.readsTable()
 		lo, hi := span.IndexBounds()
-		if row, err := r.reader.store.SeekNth(ctx, lo, hi, r.reader.view.PieceKeys()); err != nil {
+		if row, err := r.reader.store.SeekNth(ctx, lo, hi, r.reader.view.SpanKeys()); err != nil {
 			return 0, err
 		} else if row == nil {
 			break // too few for a detour
 		}
-		c = pieceCount{read: r.reader.At(max(r.reader.node.Revision(), r.rev))}
+		c = spanCount{read: r.reader.At(max(r.reader.node.Revision(), r.rev))}
 		ok, err := c.run(ctx, span)
 		switch {
 		case err != nil:

@@ -35,7 +35,7 @@ func (r *Reader) tryLoadCounts(ctx context.Context) error {
 }
 
 func (r *Reader) loadCounts(ctx context.Context) (stored int64, err error) {
-	if r.view.Stats().Pieces > 0 {
+	if r.view.Stats().Counted > 0 {
 		return 0, nil
 	}
 	row, err := r.store.Get(ctx, coder.CountsKey())

@@ -25,7 +25,7 @@ type Reader struct {
 	timeout   *mvcc.Timeout
 	maxSorted int
 	sorted    atomic.Int64               // bytes of the ranges that streams have sorted and not sent yet
-	counting  chan struct{}              // holds a token while a piece is counted: concurrent requests count the same
+	counting  chan struct{}              // holds a token while a span is counted: concurrent requests count the same
 	turns     chan struct{}              // holds a token for each client's range that reads the table beyond its first page
 	lookups   gatherer[sqlstore.ListRow] // of index rows with their version rows
 	rows      gatherer[[]byte]           // of single rows

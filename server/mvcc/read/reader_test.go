@@ -110,7 +110,7 @@ var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
 // TestCountsAgree: every way to count gives what a list of the same revision has, whether the
 // view reaches back to it or not.
 func TestCountsAgree(t *testing.T) {
-	for _, cfg := range []keyspace.Config{{PieceKeys: 1, Deltas: 2}, {PieceKeys: 3, Deltas: 100}, {Budget: 1 << 20}} {
+	for _, cfg := range []keyspace.Config{{SpanKeys: 1, Deltas: 2}, {SpanKeys: 3, Deltas: 100}, {Budget: 1 << 20}} {
 		n, r := newTestNode(t, cfg)
 		want := []int64{0, 0}
 		for i, alive := 0, int64(0); i < 60; i++ {
@@ -134,7 +134,7 @@ func TestCountsAgree(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, listed.Records, int(want[rev]), "revision %d", rev)
 			for name, count := range map[string]func(context.Context, coder.Span) (int64, error){
-				"count": now.Count, "each": now.countEach, "table": now.countTable, "pieces": now.countPieces,
+				"count": now.Count, "each": now.countEach, "table": now.countTable, "spans": now.countSpans,
 			} {
 				got, err := count(t.Context(), everything.Span())
 				require.NoError(t, err)

@@ -8,19 +8,19 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 )
 
-// pieceCount counts a range at one revision from what the view knows, and the rest in
-// the table. The pieces it finds there stay in the view. So the count of a range that is
+// spanCount counts a range at one revision from what the view knows, and the rest in
+// the table. The counted spans it finds there stay in the view. So the count of a range that is
 // too large for the time of a request is completed by a later one, and concurrent requests
 // share the work.
-type pieceCount struct {
+type spanCount struct {
 	read  *Reading
 	n     int64
-	large bool // a piece was found
+	large bool // a counted span was found
 }
 
 // run counts span. It returns false if the view does not reach back to the revision, or
 // no longer does.
-func (c *pieceCount) run(ctx context.Context, span coder.Span) (ok bool, err error) {
+func (c *spanCount) run(ctx context.Context, span coder.Span) (ok bool, err error) {
 	for {
 		n, rest, ok := c.read.reader.view.Count(span, c.read.rev)
 		if c.n += n; !ok || rest == nil {
@@ -35,9 +35,9 @@ func (c *pieceCount) run(ctx context.Context, span coder.Span) (ok bool, err err
 
 // countRemainder counts the beginning of rest and returns where to continue: at its start
 // again if the view knows it now.
-func (c *pieceCount) countRemainder(ctx context.Context, rest *keyspace.Remainder) (next []byte, err error) {
+func (c *spanCount) countRemainder(ctx context.Context, rest *keyspace.Remainder) (next []byte, err error) {
 	upTo := rest.End
-	if !rest.Within { // else it is smaller than a piece may become
+	if !rest.Within { // else it is smaller than a counted span may become
 		if c.large { // concurrent requests probably count the same
 			leave, err := c.enter(ctx, rest)
 			if leave == nil {
@@ -45,7 +45,7 @@ func (c *pieceCount) countRemainder(ctx context.Context, rest *keyspace.Remainde
 			}
 			defer leave()
 		}
-		if upTo, err = c.pieceEnd(ctx, rest.Span); err != nil {
+		if upTo, err = c.spanEnd(ctx, rest.Span); err != nil {
 			return nil, err
 		}
 		if rest.Follows || !bytes.Equal(upTo, rest.End) {
@@ -53,7 +53,7 @@ func (c *pieceCount) countRemainder(ctx context.Context, rest *keyspace.Remainde
 				c.large = true
 				return rest.Start, nil
 			}
-			if kept, err := c.keepPiece(ctx, coder.Span{Start: rest.Start, End: upTo}); kept || err != nil {
+			if kept, err := c.keepSpan(ctx, coder.Span{Start: rest.Start, End: upTo}); kept || err != nil {
 				return rest.Start, err
 			}
 		}
@@ -65,9 +65,9 @@ func (c *pieceCount) countRemainder(ctx context.Context, rest *keyspace.Remainde
 	return upTo, err
 }
 
-// enter waits until no other request counts pieces, and takes up the stored counts. leave is
+// enter waits until no other request counts spans, and takes up the stored counts. leave is
 // nil if the beginning of rest is counted now.
-func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Remainder) (leave func(), err error) {
+func (c *spanCount) enter(ctx context.Context, rest *keyspace.Remainder) (leave func(), err error) {
 	counting := c.read.reader.counting
 	select {
 	case counting <- struct{}{}:
@@ -87,20 +87,20 @@ func (c *pieceCount) enter(ctx context.Context, rest *keyspace.Remainder) (leave
 	return leave, nil
 }
 
-// pieceEnd returns where the piece ends that span begins with: its end, if it has no
+// spanEnd returns where the counted span ends that span begins with: its end, if it has no
 // more rows than that.
-func (c *pieceCount) pieceEnd(ctx context.Context, span coder.Span) ([]byte, error) {
+func (c *spanCount) spanEnd(ctx context.Context, span coder.Span) ([]byte, error) {
 	lo, hi := span.IndexBounds()
-	row, err := c.read.reader.store.SeekNth(ctx, lo, hi, c.read.reader.view.PieceKeys())
+	row, err := c.read.reader.store.SeekNth(ctx, lo, hi, c.read.reader.view.SpanKeys())
 	if err != nil || row == nil {
 		return span.End, err
 	}
 	return coder.DecodeIndexKey(row)
 }
 
-// keepPiece counts span for the view, at the visible revision. It returns false if that cannot be
+// keepSpan counts span for the view, at the visible revision. It returns false if that cannot be
 // done, because its keys change too fast.
-func (c *pieceCount) keepPiece(ctx context.Context, span coder.Span) (kept bool, err error) {
+func (c *spanCount) keepSpan(ctx context.Context, span coder.Span) (kept bool, err error) {
 	c.read.readsTable()
 	lo, hi := span.IndexBounds()
 	for range countTries {
@@ -117,7 +117,7 @@ func (c *pieceCount) keepPiece(ctx context.Context, span coder.Span) (kept bool,
 			return false, err
 		}
 		span = coder.Span{Start: bytes.Clone(span.Start), End: bytes.Clone(span.End)} // the request's
-		c.read.reader.view.AddCounts(coder.Counts{Revision: at, Pieces: []coder.Piece{{Span: span, Keys: n}}})
+		c.read.reader.view.AddCounts(coder.Counts{Revision: at, Spans: []coder.CountedSpan{{Span: span, Keys: n}}})
 		return true, nil
 	}
 	return false, nil
