@@ -3,8 +3,10 @@ package harness
 import (
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Proxy is a TCP proxy to a database whose network can be made to fail.
@@ -19,6 +21,7 @@ type Proxy struct {
 	flow   chan struct{} // closed while bytes may pass
 	made   int           // connections so far
 	silent int           // connections up to this number pass nothing
+	delay  time.Duration // of each direction
 }
 
 // StartProxy starts a proxy to the server that datastore names and returns it
@@ -87,6 +90,14 @@ func (p *Proxy) Silence() {
 	p.silent = p.made
 }
 
+// Delay makes the server as far away as a round trip says. It delays what is sent and bounds
+// no bandwidth.
+func (p *Proxy) Delay(roundTrip time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = roundTrip / 2
+}
+
 // Heal ends Refuse and Swallow. Bytes held back by Swallow arrive now.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
@@ -129,8 +140,11 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 	defer p.remove(client)
 	p.mu.Lock()
-	target := p.target
+	target, delay := p.target, p.delay
 	p.mu.Unlock()
+	// The client's system has connected it to the proxy at once. The handshake with a server
+	// far away takes three ways.
+	time.Sleep(3 * delay)
 	server, err := net.Dial("tcp", target)
 	if err != nil || !p.add(server) {
 		return
@@ -146,26 +160,51 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
+// underWay bounds the chunks of one direction that wait for their time.
+const underWay = 1024
+
+// chunk is what was read at once, and when it is due at the other side.
+type chunk struct {
+	bytes []byte
+	due   time.Time
+}
+
 // copy passes bytes on until either side ends, and then ends both.
 func (p *Proxy) copy(number int, to, from net.Conn) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
+	chunks := make(chan chunk, underWay)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(chunks)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buf)
+			p.mu.Lock()
+			due := time.Now().Add(p.delay)
+			p.mu.Unlock()
+			chunks <- chunk{slices.Clone(buf[:n]), due}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for c := range chunks {
+		time.Sleep(time.Until(c.due))
 		p.mu.Lock()
 		flow, silent := p.flow, number <= p.silent
 		p.mu.Unlock()
 		<-flow
-		if n > 0 && !silent {
-			if _, writeErr := to.Write(buf[:n]); writeErr != nil {
-				break
-			}
+		if silent {
+			continue
 		}
-		if err != nil {
+		if _, err := to.Write(c.bytes); err != nil {
 			break
 		}
 	}
 	_ = to.Close()
 	_ = from.Close()
+	for range chunks { // until the reader has found that it is closed
+	}
+	reading.Wait()
 }
 
 func (p *Proxy) add(c net.Conn) bool {
