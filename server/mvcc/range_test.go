@@ -74,7 +74,7 @@ func TestStripLeavesTheRecordsOfOthersAlone(t *testing.T) {
 	}
 }
 
-func TestPiecemeal(t *testing.T) {
+func TestPaged(t *testing.T) {
 	several := KeyRange{Key: []byte("a"), End: []byte("b")}
 	for name, c := range map[string]struct {
 		q    RangeRequest

@@ -129,7 +129,7 @@ type Reading struct {
 	counted []countedSpan
 	// pageBytes bounds the rows that one statement of Scan reads; 0: the store's own bound.
 	pageBytes int
-	// turn is how many pages of the table the reading reads in a row before others have their turn, 0 if it takes no turns.
+	// turn is how many pages of the table the reading reads before others have their turn, 0 if it takes no turns.
 	turn int
 	// indexed, if set, gets the index row of each record that Scan reads in the table; with tableOnly that is each one.
 	indexed   func(key []byte, x coder.Index)
