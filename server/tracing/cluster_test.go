@@ -151,7 +151,7 @@ func TestPutThroughAFollowerIsOneTrace(t *testing.T) {
 	}
 	require.Equal(t, "the service", chain[0].Resource["service.name"])
 	require.Equal(t, "v1", chain[0].Resource["service.version"])
-	read := find("sql list", "n2", tracepb.Span_SPAN_KIND_CLIENT)
+	read := find("sql lookup", "n2", tracepb.Span_SPAN_KIND_CLIENT)
 	parent, ok := collector.Parent(all, read)
 	require.True(t, ok)
 	require.Equal(t, "etcdserverpb.KV/Range", parent.GetName())
