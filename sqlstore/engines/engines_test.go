@@ -18,7 +18,6 @@ var (
 	openURL   = opener.Store // applies the migrations and opens the store
 	migrate   = opener.Migrate
 	parse     = sqldbtest.Parse
-	databases = sqldbtest.Databases()
 	onEngines = sqldbtest.OnEngines
 	onServers = sqldbtest.OnServers
 

@@ -233,14 +233,14 @@ func TestServerErrorsKeepTheirMeaning(t *testing.T) {
 				want := want
 				ok := errors.Is(err, want)
 				switch {
-				case want == errRefused && shapeName == "one statement":
+				case errors.Is(want, errRefused) && shapeName == "one statement":
 					ok = err != nil
 					for _, sentinel := range []error{sqlstore.ErrUncertain, sqlstore.ErrUnavailable, sqlstore.ErrTooLarge} {
 						ok = ok && !errors.Is(err, sentinel)
 					}
-				case want == errRefused: // COMMIT knows of no refusal
+				case errors.Is(want, errRefused): // COMMIT knows of no refusal
 					ok = errors.Is(err, sqlstore.ErrUncertain)
-				case want != nil && want != sqlstore.ErrUncertain:
+				case want != nil && !errors.Is(want, sqlstore.ErrUncertain):
 					ok = ok && !errors.Is(err, sqlstore.ErrUncertain)
 				}
 				if !ok || applied != (want == nil) {

@@ -72,7 +72,7 @@ func (r *Registry) join(ctx context.Context, batch sqlstore.BatchWrite) error {
 		}
 		own, added := r.become(t, old)
 		r.id = own.ID
-		blocker, refusal, advice := r.blocker(t, old, own)
+		blocker, advice, refusal := r.blocker(t, old, own)
 		if refusal == nil {
 			if added != nil {
 				batch.Del(added.key())
@@ -92,18 +92,18 @@ func (r *Registry) join(ctx context.Context, batch sqlstore.BatchWrite) error {
 
 // blocker returns a process that may run, and keeps this one from joining; refusal is nil if there is none. advice is
 // what to do if it does run.
-func (r *Registry) blocker(t table, old entry, own Member) (e entry, refusal error, advice string) {
+func (r *Registry) blocker(t table, old entry, own Member) (e entry, advice string, refusal error) {
 	runs := func(e entry) bool { return e.running() && !r.silenced[e.Incarnation] }
 	if runs(old) {
-		return old, ErrRunning, ""
+		return old, "", ErrRunning
 	}
 	if e, ok := t.find(func(e entry) bool { return runs(e) && CheckProtocol(r.cfg.protocol, e.Protocol) != nil }); ok {
-		return e, CheckProtocol(r.cfg.protocol, e.Protocol), ", and is of version " + e.Version
+		return e, ", and is of version " + e.Version, CheckProtocol(r.cfg.protocol, e.Protocol)
 	}
 	if e, ok := t.find(func(e entry) bool { return e.ID != own.ID && runs(e) && e.shares(own.PeerURLs) }); ok {
-		return e, ErrPeerURLExists, "; each member needs its own --initial-advertise-peer-urls"
+		return e, "; each member needs its own --initial-advertise-peer-urls", ErrPeerURLExists
 	}
-	return entry{}, nil, ""
+	return entry{}, "", nil
 }
 
 // warnOfURLs logs what may keep others from reaching this member at its peer URLs.
