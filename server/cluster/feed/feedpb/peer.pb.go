@@ -726,9 +726,7 @@ var (
 
 func file_server_cluster_feed_feedpb_peer_proto_rawDescGZIP() []byte {
 	file_server_cluster_feed_feedpb_peer_proto_rawDescOnce.Do(func() {
-		file_server_cluster_feed_feedpb_peer_proto_rawDescData = protoimpl.X.CompressGZIP(
-			unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc),
-				len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)))
+		file_server_cluster_feed_feedpb_peer_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)))
 	})
 	return file_server_cluster_feed_feedpb_peer_proto_rawDescData
 }
@@ -779,8 +777,7 @@ func file_server_cluster_feed_feedpb_peer_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc),
-				len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_cluster_feed_feedpb_peer_proto_rawDesc), len(file_server_cluster_feed_feedpb_peer_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   11,
 			NumExtensions: 0,

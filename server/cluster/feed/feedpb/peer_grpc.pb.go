@@ -66,8 +66,7 @@ func (c *peerClient) Position(ctx context.Context, in *PositionRequest, opts ...
 	return out, nil
 }
 
-func (c *peerClient) Follow(ctx context.Context, in *FollowRequest,
-	opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error) {
+func (c *peerClient) Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Follow_FullMethodName, cOpts...)
 	if err != nil {
@@ -86,8 +85,7 @@ func (c *peerClient) Follow(ctx context.Context, in *FollowRequest,
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_FollowClient = grpc.ServerStreamingClient[Update]
 
-func (c *peerClient) Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse,
-	error) {
+func (c *peerClient) Figures(ctx context.Context, in *FiguresRequest, opts ...grpc.CallOption) (*FiguresResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FiguresResponse)
 	err := c.cc.Invoke(ctx, Peer_Figures_FullMethodName, in, out, cOpts...)
@@ -97,8 +95,7 @@ func (c *peerClient) Figures(ctx context.Context, in *FiguresRequest, opts ...gr
 	return out, nil
 }
 
-func (c *peerClient) RecordLoss(ctx context.Context, in *RecordLossRequest,
-	opts ...grpc.CallOption) (*RecordLossResponse, error) {
+func (c *peerClient) RecordLoss(ctx context.Context, in *RecordLossRequest, opts ...grpc.CallOption) (*RecordLossResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RecordLossResponse)
 	err := c.cc.Invoke(ctx, Peer_RecordLoss_FullMethodName, in, out, cOpts...)
@@ -163,8 +160,7 @@ func RegisterPeerServer(s grpc.ServiceRegistrar, srv PeerServer) {
 	s.RegisterService(&Peer_ServiceDesc, srv)
 }
 
-func _Peer_Position_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error,
-	interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Peer_Position_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PositionRequest)
 	if err := dec(in); err != nil {
 		return nil, err
@@ -193,8 +189,7 @@ func _Peer_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_FollowServer = grpc.ServerStreamingServer[Update]
 
-func _Peer_Figures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error,
-	interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Peer_Figures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FiguresRequest)
 	if err := dec(in); err != nil {
 		return nil, err
@@ -212,8 +207,7 @@ func _Peer_Figures_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Peer_RecordLoss_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error,
-	interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Peer_RecordLoss_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RecordLossRequest)
 	if err := dec(in); err != nil {
 		return nil, err
