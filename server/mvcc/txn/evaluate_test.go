@@ -295,6 +295,35 @@ func TestLimitedRangesAskForFewRecords(t *testing.T) {
 	require.Equal(t, 2, cap(got), "the others are not kept")
 }
 
+// Keys may come in any order, and a client chooses it: with each one, only a bounded number of others moves.
+func TestOverlayKeepsItsOrder(t *testing.T) {
+	var o Overlay
+	rnd := rand.New(rand.NewPCG(1, 2))
+	want := rnd.Perm(20 * maxChunk)
+	for _, order := range [][]int{want[:10*maxChunk], want} { // the first half twice
+		for _, i := range order {
+			o.Add(&Change{Record: &coder.Record{Key: fmt.Appendf(nil, "%08d", i)}})
+		}
+	}
+	require.Equal(t, len(want), o.Len())
+	i := 0
+	for c := range o.All() {
+		require.Equal(t, fmt.Sprintf("%08d", i), string(c.Record.Key))
+		require.Same(t, c, o.Get(c.Record.Key))
+		i++
+	}
+	require.Equal(t, len(want), i)
+	require.Nil(t, o.Get([]byte("x")))
+	require.Nil(t, o.Get([]byte("")))
+	require.Len(t, o.in(rangeOf("00000500", "00012000")), 11_500)
+	require.Len(t, o.in(rangeOf("0", "00000001")), 1)
+	require.Empty(t, o.in(rangeOf("1", "2")))
+	for _, chunk := range o.chunks {
+		require.NotEmpty(t, chunk)
+		require.LessOrEqual(t, len(chunk), maxChunk)
+	}
+}
+
 func TestEvaluationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

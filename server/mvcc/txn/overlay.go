@@ -2,15 +2,22 @@ package txn
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
+// maxChunk bounds how many keys of an Overlay move when one comes between them.
+const maxChunk = 1024
+
 // Overlay is what changes have made of the keys that they have changed, in key order, over a state without the
-// changes. Not safe for concurrent use.
-type Overlay []*Changed
+// changes. The zero Overlay is empty. Not safe for concurrent use.
+type Overlay struct {
+	chunks [][]*Changed // none is empty
+	n      int
+}
 
 // Changed is what changes have made of a key.
 type Changed struct {
@@ -27,42 +34,83 @@ func (c *Changed) Live() *coder.Record {
 	return c.Record
 }
 
-// find returns the position of key, or the one it would have.
-func (o Overlay) find(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(o, key, func(c *Changed, key []byte) int { return bytes.Compare(c.Record.Key, key) })
+// Len returns the number of changed keys.
+func (o *Overlay) Len() int { return o.n }
+
+// All returns what was changed, in key order.
+func (o *Overlay) All() iter.Seq[*Changed] { return o.from(0, 0) }
+
+func (o *Overlay) from(chunk, i int) iter.Seq[*Changed] {
+	return func(yield func(*Changed) bool) {
+		for n := chunk; n < len(o.chunks); n++ {
+			keys := o.chunks[n]
+			if n == chunk {
+				keys = keys[i:]
+			}
+			for _, c := range keys {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
 }
+
+// find returns the position of key, or the one it would have: in the last chunk that does not begin after it.
+func (o *Overlay) find(key []byte) (chunk, i int, known bool) {
+	chunk, known = slices.BinarySearchFunc(o.chunks, key, func(c []*Changed, key []byte) int { return compare(c[0], key) })
+	if known || chunk == 0 {
+		return chunk, 0, known
+	}
+	i, known = slices.BinarySearchFunc(o.chunks[chunk-1], key, compare)
+	return chunk - 1, i, known
+}
+
+func compare(c *Changed, key []byte) int { return bytes.Compare(c.Record.Key, key) }
 
 // Add adds a change, which follows those before.
 func (o *Overlay) Add(c *Change) {
-	i, known := o.find(c.Record.Key)
-	if !known {
-		*o = slices.Insert(*o, i, &Changed{Existed: c.Prev != nil})
+	chunk, i, known := o.find(c.Record.Key)
+	if known {
+		changed := o.chunks[chunk][i]
+		changed.Record = c.Record
+		changed.Times++
+		return
 	}
-	changed := (*o)[i]
-	changed.Record = c.Record
-	changed.Times++
+	o.n++
+	if len(o.chunks) == 0 {
+		o.chunks = [][]*Changed{nil}
+	}
+	keys := slices.Insert(o.chunks[chunk], i, &Changed{Record: c.Record, Existed: c.Prev != nil, Times: 1})
+	o.chunks[chunk] = keys
+	if half := len(keys) / 2; len(keys) > maxChunk {
+		o.chunks[chunk] = keys[:half:half]
+		o.chunks = slices.Insert(o.chunks, chunk+1, keys[half:])
+	}
 }
 
 // Get returns what the changes have made of key, nil if they have not changed it.
-func (o Overlay) Get(key []byte) *Changed {
-	if i, known := o.find(key); known {
-		return o[i]
+func (o *Overlay) Get(key []byte) *Changed {
+	if chunk, i, known := o.find(key); known {
+		return o.chunks[chunk][i]
 	}
 	return nil
 }
 
-// in returns the changed keys of kr.
-func (o Overlay) in(kr mvcc.KeyRange) Overlay {
-	first, _ := o.find(kr.Key)
-	end := first
-	for end < len(o) && coder.Contains(kr.Key, kr.End, o[end].Record.Key) {
-		end++
+// in returns what was changed in kr, in key order.
+func (o *Overlay) in(kr mvcc.KeyRange) (changed []*Changed) {
+	chunk, i, _ := o.find(kr.Key)
+	for c := range o.from(chunk, i) {
+		if !coder.Contains(kr.Key, kr.End, c.Record.Key) {
+			break
+		}
+		changed = append(changed, c)
 	}
-	return o[first:end]
+	return changed
 }
 
 // Net returns by how many keys the changes have made kr grow.
-func (o Overlay) Net(kr mvcc.KeyRange) (n int64) {
+func (o *Overlay) Net(kr mvcc.KeyRange) (n int64) {
 	for _, c := range o.in(kr) {
 		switch {
 		case c.Existed && c.Live() == nil:
@@ -76,7 +124,7 @@ func (o Overlay) Net(kr mvcc.KeyRange) (n int64) {
 
 // List returns the records of kr with the changes, in key order: at most limit, 0 for all. list returns those
 // without the changes, at most as many as it is asked for. If nothing in kr was changed, the slice is that of list.
-func (o Overlay) List(kr mvcc.KeyRange, limit int64,
+func (o *Overlay) List(kr mvcc.KeyRange, limit int64,
 	list func(limit int64) ([]*coder.Record, error)) ([]*coder.Record, error) {
 	newer := o.in(kr)
 	for ask := limit; ; ask = min(2*ask, limit+int64(len(newer))) {
@@ -87,13 +135,13 @@ func (o Overlay) List(kr mvcc.KeyRange, limit int64,
 		known := newer
 		whole := limit == 0 || int64(len(records)) < ask
 		if !whole { // nothing is known after the last record
-			n, found := newer.find(records[len(records)-1].Key)
+			n, found := slices.BinarySearchFunc(newer, records[len(records)-1].Key, compare)
 			if found {
 				n++
 			}
 			known = newer[:n]
 		}
-		switch merged := known.merge(records); {
+		switch merged := merge(records, known); {
 		case limit > 0 && int64(len(merged)) >= limit:
 			return slices.Clone(merged[:limit]), nil
 		case whole:
@@ -102,25 +150,25 @@ func (o Overlay) List(kr mvcc.KeyRange, limit int64,
 	}
 }
 
-// merge returns records, which are live and in key order, with the changes.
-func (o Overlay) merge(records []*coder.Record) []*coder.Record {
-	if len(o) == 0 {
+// merge returns records, which are live, with what was changed. Both are in key order.
+func merge(records []*coder.Record, changed []*Changed) []*coder.Record {
+	if len(changed) == 0 {
 		return records
 	}
-	merged := make([]*coder.Record, 0, len(records)+len(o))
-	for len(records) > 0 || len(o) > 0 {
+	merged := make([]*coder.Record, 0, len(records)+len(changed))
+	for len(records) > 0 || len(changed) > 0 {
 		order := 1
-		if len(o) == 0 {
+		if len(changed) == 0 {
 			order = -1
 		} else if len(records) > 0 {
-			order = bytes.Compare(records[0].Key, o[0].Record.Key)
+			order = bytes.Compare(records[0].Key, changed[0].Record.Key)
 		}
 		rec := (*coder.Record)(nil)
 		if order <= 0 {
 			rec, records = records[0], records[1:]
 		}
 		if order >= 0 {
-			rec, o = o[0].Live(), o[1:]
+			rec, changed = changed[0].Live(), changed[1:]
 		}
 		if rec != nil {
 			merged = append(merged, rec)

@@ -108,7 +108,7 @@ func (b *batch) ops() []sqlstore.Op {
 		}
 		ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
 	}
-	for _, c := range b.changed {
+	for c := range b.changed.All() {
 		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
 	}
 	if len(log) > 0 {

@@ -107,10 +107,10 @@ func (c *indexCache) fill(loads []*indexLoad, entries []indexEntry) {
 func (c *indexCache) update(b *batch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, changed := range b.changed {
+	for changed := range b.changed.All() {
 		key := string(changed.Record.Key)
 		c.markStale(key)
-		if len(b.changed) <= exclusiveBatchKeys || c.lru.Contains(key) {
+		if b.changed.Len() <= exclusiveBatchKeys || c.lru.Contains(key) {
 			c.lru.Add(key, b.entry(changed))
 		}
 	}

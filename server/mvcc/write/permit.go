@@ -10,7 +10,7 @@ func (tx *Tx) MayWriteLease(ctx context.Context, id int64, who string, see func(
 	if _, exists := tx.Lease(id); !exists {
 		return nil
 	}
-	for _, c := range tx.batch.changed {
+	for c := range tx.batch.changed.All() {
 		if c.Live() == nil || c.Record.Lease != id {
 			continue
 		}
@@ -21,8 +21,11 @@ func (tx *Tx) MayWriteLease(ctx context.Context, id int64, who string, see func(
 	decisions := tx.batch.p.decisions
 	d, unchecked := decisions.find(decisionKey{id, who}, tx.batch.auth.Version)
 	if d != nil {
-		for _, key := range unchecked {
+		for i, key := range unchecked {
 			if err := tx.refusal(ctx, id, key, see); err != nil {
+				if d.refused == nil {
+					decisions.markChecked(d, unchecked[:i])
+				}
 				return err
 			}
 		}

@@ -194,10 +194,10 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 			see(key, pre.bases[string(key)])
 		}
 	}
-	for _, c := range pre.changed {
+	for c := range pre.changed.All() {
 		see(c.Record.Key, pre.entries[string(c.Record.Key)])
 	}
-	for _, c := range tx.batch.changed {
+	for c := range tx.batch.changed.All() {
 		if c.Live() != nil && c.Record.Lease == id {
 			held = append(held, c.Record)
 		}
