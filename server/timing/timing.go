@@ -68,7 +68,7 @@ const (
 	ChallengeAgain = 10 * time.Second
 	// AnswerTrips is how many round trips to the database an answer takes at most in addition, LongestPause a bound on
 	// them: the poll that finds the challenge, and the write, perhaps on a connection that asks first which server it
-	// reaches. The longest recent round trip of the two members counts.
+	// reaches. The longest recent round trip but one counts, of both members.
 	AnswerTrips  = 4
 	LongestPause = time.Second
 	// PollTimeout bounds a poll, and AnswerTimeout a write of the holder, against a database that hangs. A statement

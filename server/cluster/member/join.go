@@ -68,6 +68,7 @@ func (r *Registry) join(ctx context.Context, batch sqlstore.BatchWrite) error {
 		r.trips.observe(time.Since(began))
 		old, known := t.named(r.cfg.Name)
 		if known && old.Incarnation == r.incarnation {
+			r.id = old.ID
 			return errDone // a commit of unknown outcome took effect
 		}
 		own, added := r.become(t, old)

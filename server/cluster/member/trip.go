@@ -12,16 +12,16 @@ import (
 type trips struct {
 	recent            [16]time.Duration
 	n                 int
-	shortest, longest atomic.Int64
+	shortest, longest atomic.Int64 // longest: but for one, which says nothing of the next
 }
 
 // observe takes in how long a statement took.
 func (t *trips) observe(d time.Duration) {
 	t.recent[t.n%len(t.recent)] = d
 	t.n++
-	recent := t.recent[:min(t.n, len(t.recent))]
-	t.shortest.Store(int64(slices.Min(recent)))
-	t.longest.Store(int64(slices.Max(recent)))
+	recent := slices.Sorted(slices.Values(t.recent[:min(t.n, len(t.recent))]))
+	t.shortest.Store(int64(recent[0]))
+	t.longest.Store(int64(recent[max(0, len(recent)-2)]))
 }
 
 // bound returns d, or how long a statement on a new connection takes if that is longer. A database that has too much
@@ -31,7 +31,8 @@ func (t *trips) bound(d time.Duration) time.Duration {
 }
 
 // pause returns how long an answer may take on its way if the answering process has that round trip, or this one has
-// a longer one. The longest one counts, because the next one may take as long. There is a limit for the same reason.
+// a longer one. A long one counts, because the next one may take as long; that there is a limit keeps a dead leader from
+// being waited for.
 func (t *trips) pause(theirs time.Duration) time.Duration {
 	return min(timing.AnswerTrips*max(time.Duration(t.longest.Load()), theirs), timing.LongestPause)
 }
