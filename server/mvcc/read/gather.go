@@ -45,11 +45,7 @@ func (g *gatherer[V]) get(ctx context.Context, key []byte) (value V, err error) 
 		g.reads++
 		g.mu.Unlock()
 		defer g.passOn()
-		values, err := g.read(ctx, [][]byte{key}) // here, without a change of goroutines
-		if err != nil {
-			return value, err
-		}
-		return values[0], nil
+		return g.alone(ctx, key) // here, without a change of goroutines
 	}
 	c := &gathered[V]{ctx: ctx, key: key, done: make(chan struct{})}
 	g.waiting = append(g.waiting, c)
@@ -63,6 +59,15 @@ func (g *gatherer[V]) get(ctx context.Context, key []byte) (value V, err error) 
 	case <-expired:
 		return value, mvcc.ErrTimeout
 	}
+}
+
+// alone returns the value of key by a read of its own.
+func (g *gatherer[V]) alone(ctx context.Context, key []byte) (value V, err error) {
+	values, err := g.read(ctx, [][]byte{key})
+	if err != nil {
+		return value, err
+	}
+	return values[0], nil
 }
 
 // passOn ends the read of a caller, after which those that wait are next.

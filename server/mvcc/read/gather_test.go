@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 )
 
 // heldReads are the reads of a gatherer, which wait until they are released.
@@ -175,4 +176,18 @@ func TestGatheredReadsFailTogether(t *testing.T) {
 		time.Sleep(2 * time.Minute) // the reads end, and with them their goroutines
 		require.Zero(t, h.reads)
 	})
+}
+
+// The sequencer, in whose way all writes are, does not wait until other reads end.
+func TestSequencerReadsAlone(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	n.commit("a", []byte("1"))
+	r.lookups.reads, r.rows.reads = maxReads, maxReads // as if none of them ended
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, value := range []bool{true, false} {
+		rec, err := r.At(n.rev).Get(ctx, []byte("a"), value)
+		require.NoError(t, err)
+		require.NotNil(t, rec)
+	}
 }

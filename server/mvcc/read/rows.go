@@ -42,12 +42,17 @@ func (r *Reading) Get(ctx context.Context, key []byte, needValue bool) (*coder.R
 	return rec, nil
 }
 
-// readKey reads an index row, and the version row that it names if needed. The Key of a missing row is nil.
+// readKey reads an index row, and the version row that it names if needed. The Key of a missing row is nil. The
+// sequencer, which takes no turns, does not wait for reads of others either.
 func (r *Reading) readKey(ctx context.Context, key []byte, version bool) (sqlstore.ListRow, error) {
-	if version {
-		return r.reader.lookups.get(ctx, key)
+	lookup, get := r.reader.lookups.get, r.reader.rows.get
+	if r.turn == 0 {
+		lookup, get = r.reader.lookups.alone, r.reader.rows.alone
 	}
-	index, err := r.reader.rows.get(ctx, key)
+	if version {
+		return lookup(ctx, key)
+	}
+	index, err := get(ctx, key)
 	if err != nil || index == nil {
 		return sqlstore.ListRow{}, err
 	}

@@ -32,6 +32,7 @@ type Prefetch struct {
 	entries map[string]indexEntry // of the keys of changed
 	keys    int                   // read
 	bytes   int                   // of their values
+	attempt int                   // how often the evaluation has asked for it before
 	weight  int64                 // of Pipeline.txnWeight
 }
 

@@ -37,7 +37,7 @@ func (p *Pipeline) sequence(ctx context.Context) {
 const maxReevaluations = 2
 
 // rangesShare is the part of CommitTimeout that a transaction with ranges may keep the sequencer. After that its caller
-// prefetches them again.
+// prefetches them again, and it may take twice as long, so that a transaction whose rows take long ends.
 const rangesShare = 10
 
 // runBatch evaluates requests in order until the commit is full, commits them, answers them,
@@ -133,7 +133,7 @@ func (p *Pipeline) evaluate(ctx context.Context, b *batch, r *request) (*Tx, res
 	pre, bounded := r.prefetched(), ctx
 	if pre != nil && pre.lease == nil { // its ranges may be many, and some may have to be read again
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, p.cfg.Limits.CommitTimeout/rangesShare)
+		bounded, cancel = context.WithTimeout(ctx, min(p.cfg.Limits.CommitTimeout, p.cfg.Limits.CommitTimeout/rangesShare<<pre.attempt))
 		defer cancel()
 	}
 	tx := b.begin(pre)

@@ -72,10 +72,13 @@ func (c *TxnCommand) Result() *mvcc.TxnResult { return c.result }
 // Txn prefetches the ranges of t, which writes, and executes it as one command. Errors:
 // those of Submit, and of the operations of t.
 func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.TxnResult, error) {
-	for {
+	for attempt := 0; ; attempt++ {
 		c, err := p.PrefetchTxn(ctx, t)
 		if err != nil {
 			return nil, mvcc.PublicError(ctx, err)
+		}
+		if c.prefetch != nil {
+			c.prefetch.attempt = min(attempt, rangesShare)
 		}
 		res := p.submit(ctx, as, c)
 		p.Release(c.prefetch)
