@@ -197,7 +197,7 @@ generate: ## Write the Go code of .proto files; a test of integration/cmd/protog
 	$(GO) generate ./...
 
 .PHONY: fuzz
-fuzz: ## Fuzz the codecs, the checks, sequences of requests and what reads settings, FUZZTIME each (default 30s)
+fuzz: ## Fuzz the codecs, the checks, requests and what reads settings, FUZZTIME each (default 30s)
 	@set -e; for file in $$(git ls-files '*_test.go' | grep -v '^integration/'); do \
 	  for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]+)\(f \*testing\.F\).*/\1/p' $$file); do \
 	    echo "$$target in $$file"; \
