@@ -11,7 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sqlbrain/sqlbrain/migrations"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 )
 
 // saved writes a snapshot of a server into a file.
@@ -102,4 +106,47 @@ func TestRestore(t *testing.T) {
 		}
 	})
 	require.Zero(t, source.stop())
+}
+
+// TestRestoreThatHasNotEnded: every command but restore refuses the database, and says why.
+func TestRestoreThatHasNotEnded(t *testing.T) {
+	source := startNode(t, "--datastore", sqliteURL(t), "--snapshot-dir", t.TempDir())
+	source.put(t, "k", "v")
+	file := saved(t, t.Context(), source.client(t))
+	require.Zero(t, source.stop())
+
+	onEngines(t, kineGrants, func(t *testing.T, datastore string) {
+		u, err := sqlstore.ParseURL(datastore)
+		require.NoError(t, err)
+		db, err := engines.OpenDB(u, sqlstore.Options{})
+		require.NoError(t, err)
+		require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
+		for _, statement := range append(kineTable[:len(kineTable):len(kineTable)], kineKeys...) {
+			_, err := db.SQL().ExecContext(t.Context(), statement)
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Close())
+		store, err := engines.Open(t.Context(), u, sqlstore.Options{})
+		require.NoError(t, err)
+		_, err = repair.BeginRestore(t.Context(), store, -1)
+		require.NoError(t, err)
+		require.NoError(t, store.Close())
+
+		endpoint := datastore
+		if u.Dialect == sqlstore.DialectMySQL {
+			endpoint = kineEndpoint(t, datastore)
+		}
+		const why = "the database is being restored, or a restore was interrupted"
+		serve(t, "--log-format=json", "--datastore", datastore).requireRefused(t, why)
+		execute(t, "recover", "--yes", "--datastore", datastore).requireRefused(t, why)
+		serveKineRefused(t, endpoint, why)
+		succeed(t, "restore", file, "--datastore", datastore)
+		// kine's keys were never imported.
+		serveKineRefused(t, endpoint, "data of sqlbrain too")
+		n := startNode(t, "--datastore", datastore)
+		got, err := n.client(t).Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.Len(t, got.Kvs, 1)
+		require.Zero(t, n.stop())
+	})
 }
