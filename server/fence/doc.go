@@ -13,8 +13,8 @@
 //     of a success on the fence row. A successor serves TakeoverWait after its own change
 //     of the row, unless the leader before recorded that it stopped (readlease.go, authority_test.go).
 //   - Acknowledged data that is gone is not forgotten: CheckToken and CheckDataLoss compare the fence row
-//     row with what was seen there before (token_test.go, seen_test.go, dataloss_test.go).
+//     with what was seen there before (token_test.go, seen_test.go, dataloss_test.go).
 //   - A loss that is proven stops every server, however much others write before it is recorded:
 //     LossRecorder requires that the fence row is older still, or that a revision in the table is
-//     another one than was shown (dataloss_test.go, ../replica/verify_test.go).
+//     another one than was shown (dataloss_test.go, ../replica/divergence_test.go).
 package fence
