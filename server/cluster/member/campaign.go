@@ -24,7 +24,7 @@ var (
 // can commit, and a leader whose lock no other process took continues in the same call.
 // lead must return soon after its context has ended, because the lock is released after
 // that. If it returns before, the lock is released, and this member stands back (at
-// first for at most timing.StandBack, doubled by each further short call, up to
+// first for timing.StandBack, doubled by each further short call, up to
 // timing.LongestStandBack), so that others get their chance. An error is then logged and counted.
 //
 // observed is called when the holder has changed, with its member id; 0 is none. Calls

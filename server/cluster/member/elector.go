@@ -11,7 +11,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
-	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // elector is this process's part in the election. Registry.Run calls step with each lock row
@@ -46,9 +45,6 @@ type elector struct {
 	failures  int
 	standBack time.Time
 }
-
-// standBack is for how long.
-var standBack = retry.Backoff{Min: timing.StandBack, Max: timing.LongestStandBack}
 
 // leadership is one call of lead, and what remains to be done after it.
 type leadership struct {
@@ -226,7 +222,7 @@ func (e *elector) begin(l lock) {
 		if t.over.Sub(t.begun) > timing.LongestStandBack {
 			e.failures = 1
 		}
-		delay := standBack.Pause(e.failures)
+		delay := min(timing.StandBack<<min(e.failures-1, 10), timing.LongestStandBack)
 		e.standBack = t.over.Add(delay)
 		if err == nil {
 			e.log.Info("leading ended by itself, standing back", "for", delay)
