@@ -1,6 +1,8 @@
 package member
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
 func TestIDsAreStableByName(t *testing.T) {
@@ -174,4 +178,38 @@ func TestJoinFailsIfMetricsAreTaken(t *testing.T) {
 	require.NoError(t, r.Leave(t.Context()))
 	_, err = Join(t.Context(), Config{Store: store, Name: "m", Registerer: reg})
 	require.NoError(t, err, "Leave gives the metrics back")
+}
+
+// TestJoinWhoseCommitTakesEffectLate: an attempt of which the process heard nothing, when it has begun another one.
+func TestJoinWhoseCommitTakesEffectLate(t *testing.T) {
+	store := memstore.New()
+	defer func() { require.NoError(t, store.Close()) }()
+	late := &lateStore{Store: store}
+	r, err := Join(t.Context(), Config{Store: late, Name: "n1"})
+	require.NoError(t, err)
+	require.NoError(t, r.Err())
+	require.NotZero(t, r.Self().ID)
+	require.Equal(t, 2, late.commits)
+}
+
+// lateStore is a store whose first commit has an unknown outcome, and takes effect just before the second.
+type lateStore struct {
+	sqlstore.Store
+	commits int
+	first   func() error
+}
+
+func (s *lateStore) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		switch s.commits++; s.commits {
+		case 1:
+			s.first = func() error { return b.BatchWrite.Commit(context.WithoutCancel(ctx)) }
+			return fmt.Errorf("%w: made up", sqlstore.ErrUncertain)
+		case 2:
+			if err := s.first(); err != nil {
+				return err
+			}
+		}
+		return b.BatchWrite.Commit(ctx)
+	})
 }

@@ -208,3 +208,33 @@ func TestLeaderAnswersChallengesOfAFarDatabase(t *testing.T) {
 		}
 	}
 }
+
+// TestOneSlowStatementDelaysNoFailover: it says nothing of the next one.
+func TestOneSlowStatementDelaysNoFailover(t *testing.T) {
+	for _, who := range []string{"follower", "leader"} {
+		for _, after := range []time.Duration{time.Second, 20 * time.Second} {
+			t.Run(fmt.Sprint(who, after), func(t *testing.T) {
+				elect(t, quick, func(t *testing.T, g *group) {
+					n1, n2, _, connected := heardLeader(g)
+					slow := map[string]*candidate{"follower": n2, "leader": n1}[who]
+					var once atomic.Bool
+					slow.faults.onPoll(func(_ context.Context, read func() ([][]byte, error)) ([][]byte, error) {
+						if !once.Swap(true) {
+							time.Sleep(timing.LongestPause / timing.AnswerTrips)
+						}
+						return read()
+					})
+					time.Sleep(timing.Poll)
+					slow.CommitFailed() // its row gets the round trip at once
+					time.Sleep(after)
+					connected.Store(false)
+					n1.freeze()
+					began := time.Now()
+					n2.loses(n1)
+					require.Same(t, n2, g.next().of)
+					require.LessOrEqual(t, time.Since(began), timing.MissedPolls*timing.FastPoll+timing.FastPoll)
+				})
+			})
+		}
+	}
+}
