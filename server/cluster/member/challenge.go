@@ -38,7 +38,8 @@ func (r Running) String() string {
 func challenge(
 	ctx context.Context, store sqlstore.Store, e entry, interval time.Duration,
 ) (silent bool, seen Running, err error) {
-	last, counted, ended := time.Now(), uint64(0), false
+	last, ended := time.Now(), false
+	var counted, challenged uint64
 	for unanswered := 0; ; unanswered++ {
 		err := commit(ctx, store, func(batch sqlstore.BatchWrite, _ bool) error {
 			began := time.Now()
@@ -64,18 +65,19 @@ func challenge(
 			last = began
 			// A challenge of another process serves as well, and one of this process whose outcome was unknown.
 			if now.Challenge != 0 && now.Challenge != counted {
-				counted = now.Challenge
+				challenged = now.Challenge
 				return errDone
 			}
 			next := now.Member
 			next.Challenge = newID()
-			counted = next.Challenge
+			challenged = next.Challenge
 			batch.CAS(next.key(), next.encode(), now.raw)
 			return nil
 		})
 		if err != nil || ended {
 			return silent, seen, err
 		}
+		counted = challenged
 		if err := retry.Sleep(ctx, interval); err != nil {
 			return false, seen, err
 		}

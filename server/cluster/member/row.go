@@ -30,7 +30,7 @@ type Member struct {
 	Heartbeat uint64 `json:"heartbeat,omitempty"`
 	// Stopped: its process said that it stops.
 	Stopped bool `json:"stopped,omitempty"`
-	// RoundTrip is the longest recent one of the process to the database, in microseconds.
+	// RoundTrip is the longest recent one but one of the process to the database, in microseconds.
 	RoundTrip int64 `json:"round_trip_us,omitempty"`
 	// Challenge is not 0 while another process waits for a proof that this one
 	// runs. The process answers with its next heartbeat, which clears it.

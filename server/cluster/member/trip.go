@@ -12,7 +12,7 @@ import (
 type trips struct {
 	recent            [16]time.Duration
 	n                 int
-	shortest, longest atomic.Int64 // longest: but for one, which says nothing of the next
+	shortest, longest atomic.Int64 // of these; longest but one, because a single slow statement says nothing of the next
 }
 
 // observe takes in how long a statement took.
@@ -31,8 +31,7 @@ func (t *trips) bound(d time.Duration) time.Duration {
 }
 
 // pause returns how long an answer may take on its way if the answering process has that round trip, or this one has
-// a longer one. A long one counts, because the next one may take as long; that there is a limit keeps a dead leader from
-// being waited for.
+// a longer one. A long one counts, because the next one may take as long. The limit bounds the wait for a dead leader.
 func (t *trips) pause(theirs time.Duration) time.Duration {
 	return min(timing.AnswerTrips*max(time.Duration(t.longest.Load()), theirs), timing.LongestPause)
 }
