@@ -14,17 +14,11 @@ import (
 
 // Special are the messages whose Go types implement json.Marshaler. Their fields have the names of the .proto files.
 var Special = map[protoreflect.FullName]func(protoreflect.Message) (any, error){
-	"k8s.io.apimachinery.pkg.api.resource.Quantity": quantityJSON,
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration": durationJSON,
-	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1": rawJSON,
-	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime": func(m protoreflect.Message) (any,
-		error) {
-		return timeJSON(m, "2006-01-02T15:04:05.000000Z07:00")
-	},
-	"k8s.io.apimachinery.pkg.apis.meta.v1.Time": func(m protoreflect.Message) (any,
-		error) {
-		return timeJSON(m, time.RFC3339)
-	},
+	"k8s.io.apimachinery.pkg.api.resource.Quantity":   quantityJSON,
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Duration":   durationJSON,
+	"k8s.io.apimachinery.pkg.apis.meta.v1.FieldsV1":   rawJSON,
+	"k8s.io.apimachinery.pkg.apis.meta.v1.MicroTime":  timeJSON("2006-01-02T15:04:05.000000Z07:00"),
+	"k8s.io.apimachinery.pkg.apis.meta.v1.Time":       timeJSON(time.RFC3339),
 	"k8s.io.apimachinery.pkg.runtime.RawExtension":    rawJSON,
 	"k8s.io.apimachinery.pkg.util.intstr.IntOrString": intOrStringJSON,
 }
@@ -144,18 +138,20 @@ func named(m protoreflect.Message, name protoreflect.Name) (value protoreflect.V
 	return m.Get(f), m.Has(f)
 }
 
-// timeJSON returns null for an empty message, which is the zero time.
-func timeJSON(m protoreflect.Message, layout string) (any, error) {
-	seconds, hasSeconds := named(m, "seconds")
-	nanos, hasNanos := named(m, "nanos")
-	if !hasSeconds && !hasNanos {
-		return nil, nil
+// timeJSON writes times in a layout, and null for an empty message, which is the zero time.
+func timeJSON(layout string) func(m protoreflect.Message) (any, error) {
+	return func(m protoreflect.Message) (any, error) {
+		seconds, hasSeconds := named(m, "seconds")
+		nanos, hasNanos := named(m, "nanos")
+		if !hasSeconds && !hasNanos {
+			return nil, nil
+		}
+		t := time.Unix(seconds.Int(), nanos.Int()).UTC()
+		if t.IsZero() {
+			return nil, nil
+		}
+		return t.Format(layout), nil
 	}
-	t := time.Unix(seconds.Int(), nanos.Int()).UTC()
-	if t.IsZero() {
-		return nil, nil
-	}
-	return t.Format(layout), nil
 }
 
 func durationJSON(m protoreflect.Message) (any, error) {
