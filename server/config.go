@@ -180,7 +180,7 @@ func (c Config) versions() status.Versions {
 		Product: c.Version}
 }
 
-// completed returns c with what nil and empty stand for. What its values may be is checked where they are set.
+// completed returns c with what nil and empty stand for. The values are checked where they are set.
 func (c Config) completed() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -61,7 +61,7 @@ func (g *gatherer[V]) get(ctx context.Context, key []byte) (value V, err error) 
 	}
 }
 
-// alone returns the value of key by a read of its own.
+// alone reads key by itself, without waiting for other reads.
 func (g *gatherer[V]) alone(ctx context.Context, key []byte) (value V, err error) {
 	values, err := g.read(ctx, [][]byte{key})
 	if err != nil {
@@ -118,7 +118,7 @@ func (g *gatherer[V]) next() []*gathered[V] {
 			g.waiting = nil
 			return nil
 		}
-		callers = slices.DeleteFunc(callers, func(c *gathered[V]) bool { return c.ctx.Err() != nil }) // nobody waits
+		callers = slices.DeleteFunc(callers, func(c *gathered[V]) bool { return c.ctx.Err() != nil }) // it has left
 		if len(callers) > 0 {
 			return callers
 		}

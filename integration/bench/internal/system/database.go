@@ -32,7 +32,7 @@ type database struct {
 	user, password string
 	name           string // what the names of databases begin with
 	port           port
-	process        *process.Process // nil: it runs already, and goes on
+	process        *process.Process // nil: it ran before, and is not stopped
 }
 
 // startDatabase starts a server on fresh data. Its settings are the same for all
