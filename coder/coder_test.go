@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -84,9 +85,10 @@ func FuzzKeys(f *testing.F) {
 }
 
 func FuzzLog(f *testing.F) {
-	f.Add(int64(1), int32(0), []byte("a"), int64(0), false, 3)
-	f.Add(int64(math.MaxInt64), int32(math.MaxInt32), bytes.Repeat([]byte{0xff}, 3000), int64(math.MaxInt64-1), true, 900)
-	f.Fuzz(func(t *testing.T, rev int64, sub int32, key []byte, prev int64, del bool, n int) {
+	f.Add(int64(1), int32(0), []byte("a"), int64(0), false, 3, int64(1_750_000_000_000))
+	f.Add(int64(math.MaxInt64), int32(math.MaxInt32), bytes.Repeat([]byte{0xff}, 3000), int64(math.MaxInt64-1), true, 900, int64(-1))
+	f.Fuzz(func(t *testing.T, rev int64, sub int32, key []byte, prev int64, del bool, n int, ms int64) {
+		at := time.UnixMilli(ms)
 		if rev < 0 || sub < 0 || prev < 0 || n < 0 || n > 2000 || len(key) > MaxInternalKey {
 			t.Skip()
 		}
@@ -95,8 +97,11 @@ func FuzzLog(f *testing.F) {
 			changes = append(changes, Change{Revision: rev, Sub: sub, Key: key, PrevRevision: prev, Tombstone: del})
 		}
 		var got []Change
-		for _, row := range EncodeLog(changes) {
+		for _, row := range EncodeLog(at, changes) {
 			require.LessOrEqual(t, len(row), MaxLogRow)
+			gotTime, err := DecodeLogTime(row)
+			require.NoError(t, err)
+			require.Equal(t, max(ms, 0), gotTime.UnixMilli(), "a clock before 1970 counts as 1970")
 			part, err := DecodeLog(row)
 			require.NoError(t, err)
 			got = append(got, part...)

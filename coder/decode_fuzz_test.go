@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -95,7 +96,7 @@ func FuzzDecodeValues(f *testing.F) {
 	for _, seed := range [][]byte{
 		{}, {formatV1}, EncodeIndex(Index{ModRevision: math.MaxInt64, PrevRevision: math.MaxInt64 - 1, Tombstone: true}),
 		EncodeVersion(&Record{Value: []byte("v"), CreateRevision: -1, Sub: -2, Tombstone: true}),
-		EncodeLog([]Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0],
+		EncodeLog(someTime, []Change{{Revision: 3, Key: []byte("k")}, {Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0],
 		EncodeFenceToken(FenceToken{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, nil), EncodeInt64(-7),
 		EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), Empty(),
 		EncodeCounts(Counts{}), EncodeJob(Job{Kind: JobRevert}),
@@ -113,12 +114,24 @@ func FuzzDecodeValues(f *testing.F) {
 		r, err := decodeVersion(b)
 		came(t, "version", b, r, err, EncodeVersion, decodeVersion, err == nil && b[1] <= flagTombstone)
 
-		changes, err := DecodeLog(b)
-		one := func(changes []Change) []byte { return EncodeLog(changes)[0] }
+		type logRow struct {
+			ms      int64
+			changes []Change
+		}
+		decodeLog := func(b []byte) (logRow, error) {
+			at, err := DecodeLogTime(b)
+			if err != nil {
+				return logRow{}, err
+			}
+			changes, err := DecodeLog(b)
+			return logRow{at.UnixMilli(), changes}, err
+		}
+		row, err := decodeLog(b)
+		one := func(row logRow) []byte { return EncodeLog(time.UnixMilli(row.ms), row.changes)[0] }
 		// A number may be written longer than it need be, which nothing here does; a
 		// log longer than a row comes back as several.
 		if len(b) < MaxLogRow/2 {
-			came(t, "log", b, changes, err, one, DecodeLog, false)
+			came(t, "log", b, row, err, one, decodeLog, false)
 		}
 
 		decodeLease := func(b []byte) (Lease, error) { return DecodeLease(EncodeLeaseKey(7), b) }

@@ -6,7 +6,7 @@
 //
 //	version row  one version of one raw key, metadata and value
 //	index row    the newest version's metadata of one raw key
-//	log row      what one commit changed, by revision
+//	log row      what one commit changed, and when, by revision
 //	lease row    one lease; attachment row: one key held by a lease
 //	auth row, member row
 //	meta row     fence row, lock row, compaction mark, claim row, counts row, job rows, alarms, identity

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,8 +29,8 @@ func formats() []format {
 		{"index", EncodeIndex(Index{ModRevision: 1, PrevRevision: 2, CreateRevision: 3, Version: 4, Lease: 5, Gap: true}),
 			"010000000000000001000000000000000200000000000000030000000000000004000000000000000502"},
 		{"log key", EncodeLogKey(258, 1), "57fb808c00000000000001020001"},
-		{"log", bytes.Join(EncodeLog([]Change{{Revision: 300, Sub: 1, PrevRevision: 2, Key: raw},
-			{Revision: 301, Key: raw, Tombstone: true}}), nil), "01ac02010002026b25ad02000100026b25"},
+		{"log", bytes.Join(EncodeLog(someTime, []Change{{Revision: 300, Sub: 1, PrevRevision: 2, Key: raw},
+			{Revision: 301, Key: raw, Tombstone: true}}), nil), "0180b883a1f732ac02010002026b25ad02000100026b25"},
 		{"lease key", EncodeLeaseKey(7), "57fb808d8000000000000007"},
 		{"lease", EncodeLease(Lease{ID: 7, TTL: 60, Remaining: 30, Policy: true, Revoking: true}),
 			"0103000000000000003c000000000000001e"},
@@ -78,7 +79,7 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		"version": {EncodeVersion(&Record{Value: []byte("v")}),
 			func(b []byte) error { return last(DecodeVersion([]byte("k"), 2, b)) }},
 		"index": {EncodeIndex(Index{ModRevision: 1}), func(b []byte) error { return last(DecodeIndex(b)) }},
-		"log": {EncodeLog([]Change{{Revision: 2, Key: []byte("k")}})[0],
+		"log": {EncodeLog(someTime, []Change{{Revision: 2, Key: []byte("k")}})[0],
 			func(b []byte) error { return last(DecodeLog(b)) }},
 		"lease": {EncodeLease(Lease{TTL: 1}),
 			func(b []byte) error { return last(DecodeLease(EncodeLeaseKey(7), b)) }},
@@ -100,6 +101,9 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "a newer one wrote it", name)
 	}
 }
+
+// someTime is when a commit was made.
+var someTime = time.UnixMilli(1_750_000_000_000)
 
 // someJob is an import that has ended.
 var someJob = Job{Kind: JobImport, Ended: true, Token: [16]byte{'t'}}

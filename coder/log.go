@@ -1,9 +1,11 @@
 package coder
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"time"
 )
 
 // Change is one key's change as a log row holds it. The value is in the version
@@ -50,18 +52,22 @@ func LogBounds(from, to int64) (lo, hi []byte) {
 	return EncodeLogKey(from, 0), hi
 }
 
-// EncodeLog returns the values of a commit's log rows, in part order. Changes
+// EncodeLog returns the values of the log rows of a commit at that time, in part order. Changes
 // must be in ascending (Revision, Sub) order.
 //
-//	format(1) then for each change:
+//	format(1) uvarint time, then for each change:
 //	uvarint revision, uvarint sub, kind(1), uvarint prev_revision, uvarint len(key), key
-func EncodeLog(changes []Change) [][]byte {
+//
+// The time is in milliseconds since 1970, which takes 6 bytes until the year 2109. All changes of a
+// commit share it, and each part has it.
+func EncodeLog(at time.Time, changes []Change) [][]byte {
 	var rows [][]byte
-	b := []byte{formatV1}
+	head := binary.AppendUvarint([]byte{formatV1}, uint64(max(at.UnixMilli(), 0)))
+	b := bytes.Clone(head)
 	for _, c := range changes {
-		if len(b) > 1 && len(b)+len(c.Key)+4*binary.MaxVarintLen64 > MaxLogRow {
+		if len(b) > len(head) && len(b)+len(c.Key)+4*binary.MaxVarintLen64 > MaxLogRow {
 			rows = append(rows, b)
-			b = []byte{formatV1}
+			b = bytes.Clone(head)
 		}
 		b = binary.AppendUvarint(b, uint64(c.Revision))
 		b = binary.AppendUvarint(b, uint64(c.Sub))
@@ -73,14 +79,32 @@ func EncodeLog(changes []Change) [][]byte {
 	return append(rows, b)
 }
 
+// DecodeLogTime returns when the commit of a log row was made, to the millisecond.
+func DecodeLogTime(b []byte) (time.Time, error) {
+	at, _, err := logHead(b)
+	return at, err
+}
+
+// logHead returns the time of a log row, and its changes, encoded.
+func logHead(row []byte) (at time.Time, changes []byte, err error) {
+	if len(row) == 0 || row[0] != formatV1 {
+		return time.Time{}, nil, malformed(row, "log value")
+	}
+	ms, n := binary.Uvarint(row[1:])
+	if n <= 0 || ms > math.MaxInt64 {
+		return time.Time{}, nil, malformed(row, "time of a log value")
+	}
+	return time.UnixMilli(int64(ms)), row[1+n:], nil
+}
+
 // DecodeLog returns the changes of one log row. Their keys alias b.
 func DecodeLog(b []byte) ([]Change, error) {
 	row := b
 	bad := func() error { return malformed(row, "log value") }
-	if len(b) == 0 || b[0] != formatV1 {
-		return nil, bad()
+	_, b, err := logHead(row)
+	if err != nil {
+		return nil, err
 	}
-	b = b[1:]
 	next := func() (v uint64, ok bool) {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {

@@ -49,6 +49,7 @@ type machine struct {
 	rate, bootRate float64
 	// bootStops: the clock that counts suspension does not, for a test of the judges.
 	bootStops bool
+	skew      time.Duration // of the clock that commits have their times from
 
 	mu     sync.Mutex
 	starts int
@@ -66,7 +67,17 @@ type machine struct {
 
 func newMachine(w *world, name string) *machine {
 	r := w.rand("machine " + name)
-	return &machine{w: w, name: name, rate: 0.95 + 0.1*r.Float64(), bootRate: 0.75 + 0.5*r.Float64()}
+	return &machine{w: w, name: name, rate: 0.95 + 0.1*r.Float64(), bootRate: 0.75 + 0.5*r.Float64(),
+		skew: time.Duration(r.Int64N(int64(10 * time.Second)))}
+}
+
+// wall returns the time on a clock that is off by skew, and that is put back every second minute.
+func (m *machine) wall() time.Time {
+	at := time.Now().Add(m.skew)
+	if at.Minute()%2 == 1 {
+		at = at.Add(-time.Minute)
+	}
+	return at
 }
 
 // sinceBoot returns the time on the clock that counts suspension.
@@ -161,7 +172,7 @@ func (m *machine) serve(ctx context.Context, p *process) error {
 	cfg.Replica.Logger, cfg.Replica.Registerer = logger, prometheus.NewRegistry()
 	m.w.plan.Settings.apply(&cfg.Replica)
 	cfg.Replica.Watch.ProgressInterval = 700 * time.Millisecond
-	cfg.Replica.FenceClock, cfg.Replica.LeaseClock = m.sinceBoot, m.monotonic
+	cfg.Replica.FenceClock, cfg.Replica.LeaseClock, cfg.Replica.CommitClock = m.sinceBoot, m.monotonic, m.wall
 	cfg.Replica.Trace = steptrace.New(m.name, m.w.stepTime, func(s steptrace.Step) {
 		if !p.dead() {
 			m.w.step(s)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
@@ -58,10 +59,12 @@ func (w *world) eachIndexRow(f func(key []byte, x coder.Index) error) error {
 	return nil
 }
 
-// judgeLog checks that the log rows that are left have the events of their revisions, in order.
+// judgeLog checks that the log rows that are left have the events of their revisions, in order, and times that do not
+// go back.
 func (w *world) judgeLog(account []history.Revision) error {
 	lo, hi := coder.LogBounds(0, math.MaxInt64)
 	changes := make(map[int64][]coder.Change)
+	var last time.Time
 	for row, err := range w.database.store.Iter(context.Background(), sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
 			return err
@@ -70,6 +73,14 @@ func (w *world) judgeLog(account []history.Revision) error {
 		if err != nil {
 			return err
 		}
+		at, err := coder.DecodeLogTime(row.Value)
+		if err != nil {
+			return err
+		}
+		if at.Before(last) {
+			return fmt.Errorf("a commit of %s follows one of %s", at, last)
+		}
+		last = at
 		for _, c := range some {
 			changes[c.Revision] = append(changes[c.Revision], c)
 		}

@@ -3,6 +3,7 @@ package simulation
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
@@ -33,7 +34,12 @@ func TestTheTableIsJudged(t *testing.T) {
 		}
 	}
 	log := func(b sqlstore.BatchWrite, changes []coder.Change) {
-		b.Put(coder.EncodeLogKey(2, 1), coder.EncodeLog(changes)[0])
+		b.Put(coder.EncodeLogKey(2, 1), coder.EncodeLog(time.Time{}, changes)[0])
+	}
+	earlier := func(b sqlstore.BatchWrite) {
+		for rev, ms := range map[int64]int64{2: 7, 3: 6} {
+			b.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog(time.UnixMilli(ms), changes(0, 1))[0])
+		}
 	}
 	for _, c := range []struct {
 		name, want string
@@ -42,6 +48,7 @@ func TestTheTableIsJudged(t *testing.T) {
 		{"right", "", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)); both(b) }},
 		{"without a compacted log", "", both},
 		{"no order", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 0)); both(b) }},
+		{"a time that goes back", "the log in the table", func(b sqlstore.BatchWrite) { earlier(b); both(b) }},
 		{"a change less", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)[:1]); both(b) }},
 		{"another revision", "the index in the table", func(b sqlstore.BatchWrite) { index(b, "a", 3); index(b, "b", 2) }},
 		{"a key less", `"b" has no row`, func(b sqlstore.BatchWrite) { index(b, "a", 2) }},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,7 +49,7 @@ func (s table) fill(from, to int64) {
 		r := &coder.Record{Key: key, CreateRevision: rev, ModRevision: rev, Version: 1}
 		s.put(coder.EncodeVersionKey(key, rev), coder.EncodeVersion(r))
 		s.put(coder.EncodeIndexKey(key), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1}))
-		s.put(coder.EncodeLogKey(rev, 1), coder.EncodeLog([]coder.Change{{Revision: rev, Key: key}})[0])
+		s.put(coder.EncodeLogKey(rev, 1), coder.EncodeLog(time.Time{}, []coder.Change{{Revision: rev, Key: key}})[0])
 	}
 	s.put(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 2 * to, Term: 3, Revision: to}))
 }

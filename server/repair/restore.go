@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -42,6 +43,7 @@ type Restore struct {
 	rows   []sqlstore.Row
 	bytes  int
 	log    []coder.Change // of whole revisions, not written yet
+	began  time.Time      // the time of all commits: what another server knew of it is not in what it exports
 }
 
 // restoredKey is a key as the versions so far have left it.
@@ -88,7 +90,7 @@ func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over [
 	if err != nil {
 		return nil, err
 	}
-	r := &Restore{job: j, compacted: -1, keys: make(map[string]*restoredKey)}
+	r := &Restore{job: j, compacted: -1, keys: make(map[string]*restoredKey), began: time.Now()}
 	if compacted > 0 {
 		r.compacted = compacted
 	}
@@ -294,7 +296,7 @@ func (r *Restore) writeLog(ctx context.Context) error {
 		return nil
 	}
 	last := r.log[len(r.log)-1].Revision
-	rows := coder.EncodeLog(r.log)
+	rows := coder.EncodeLog(r.began, r.log)
 	r.log = r.log[:0]
 	if len(rows) > math.MaxUint16 {
 		return fmt.Errorf("the revision %d changes too many keys", last)

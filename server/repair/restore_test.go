@@ -3,10 +3,12 @@ package repair
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
@@ -44,4 +46,28 @@ func TestRestoreIsCompleteThoughTheAnswerWasLost(t *testing.T) {
 	require.EqualValues(t, 2, revision)
 	require.NoError(t, RefuseUnfinished(t.Context(), store))
 	require.EqualValues(t, 2, store.token().Revision)
+}
+
+// TestRestoredRevisionsHaveTheTimeOfTheRestore: the file does not say when they were committed.
+func TestRestoredRevisionsHaveTheTimeOfTheRestore(t *testing.T) {
+	store := newTable(t)
+	before := time.Now().Truncate(time.Millisecond)
+	r, err := BeginRestore(t.Context(), store, -1)
+	require.NoError(t, err)
+	after := time.Now()
+	for rev := int64(2); rev < 2+2*restoreGroup; rev++ {
+		require.NoError(t, r.Put(t.Context(), &coder.Record{Key: []byte("k"), CreateRevision: 2, ModRevision: rev,
+			Version: rev - 1}))
+	}
+	_, revision, err := r.Finish(t.Context(), 0, nil)
+	require.NoError(t, err)
+	log := history.New(store, func(context.Context) (int64, error) { return -1, nil })
+	for _, rev := range []int64{2, 2 + restoreGroup, revision} {
+		at, err := log.TimeOf(t.Context(), rev)
+		require.NoError(t, err)
+		require.False(t, at.Before(before) || at.After(after), "revision %d is of %s", rev, at)
+	}
+	got, err := log.RevisionAt(t.Context(), after, revision)
+	require.NoError(t, err)
+	require.Equal(t, revision, got)
 }

@@ -42,9 +42,10 @@ type Config struct {
 	compactPatience time.Duration
 
 	// FenceClock is the clock of the read lease, see fence.NewReadLease; LeaseClock that of
-	// clients' leases, see lease.Config. nil: the system's.
-	FenceClock func() time.Duration
-	LeaseClock func() time.Time
+	// clients' leases, see lease.Config; CommitClock that of commits, see write.Config. nil: the system's.
+	FenceClock  func() time.Duration
+	LeaseClock  func() time.Time
+	CommitClock func() time.Time
 
 	AutoCompaction compact.Auto
 	Watch          watch.Config

@@ -70,6 +70,23 @@ func TestDeposedLeaderCannotCommit(t *testing.T) {
 	}
 }
 
+// A leader whose clock is behind that of its predecessor continues at the time of the newest commit.
+func TestSuccessorDoesNotCommitEarlier(t *testing.T) {
+	store := newStore(t)
+	clock := func(ms int64) func(*Config) {
+		return func(c *Config) {
+			c.Exclusive, c.CommitClock = false, func() time.Time { return time.UnixMilli(ms) }
+		}
+	}
+	mustTxn(t, open(t, store, clock(2000)), put("k", "1"))
+	young := open(t, store, clock(1000))
+	revision := mustTxn(t, young, put("k", "2")).Revision
+	at, err := young.history.TimeOf(t.Context(), revision)
+	if err != nil || at.UnixMilli() != 2000 {
+		t.Fatalf("revision %d is of %s, %v", revision, at, err)
+	}
+}
+
 // silent is a store that, while it is silent, answers no multi-get and no list.
 type silent struct {
 	sqlstore.Store

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -68,7 +69,7 @@ func TestCompactionRemovesRowsOnce(t *testing.T) {
 		mustTxn(t, b, put("k", fmt.Sprint(i)))
 	}
 	// The commits of revisions 3 and 4 both say that they replaced revision 2.
-	row := coder.EncodeLog([]coder.Change{{Revision: 4, Key: []byte("k"), PrevRevision: 2}})
+	row := coder.EncodeLog(time.Time{}, []coder.Change{{Revision: 4, Key: []byte("k"), PrevRevision: 2}})
 	putRow(t, store, coder.EncodeLogKey(4, 1), row[0])
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()

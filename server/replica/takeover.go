@@ -54,7 +54,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	if l.pipeline, err = write.New(write.Config{
 		Limits: r.cfg.Write,
 		Store:  r.store, Fence: l.holder, Reader: r.Reader, View: r.view, Revisions: r.tso, Leader: l, Leases: l.lessor,
-		Metrics: r.metrics.write, Log: r.log, Tracer: r.cfg.Tracer,
+		Metrics: r.metrics.write, Log: r.log, Tracer: r.cfg.Tracer, Clock: r.cfg.CommitClock,
 	}); err != nil {
 		return nil, err
 	}
@@ -96,6 +96,11 @@ func (l *leader) load(ctx context.Context, store sqlstore.Store, progress *progr
 			func() error { return l.lessor.Load(ctx, store, l.pipeline) },
 			func() error { return r.Auth.LoadTokens(ctx, store, r.cfg.TokenTTL) },
 			func() error { return r.Alarms.Load(ctx) },
+			func() error {
+				newest, err := history.NewestTime(ctx, store)
+				l.pipeline.NotBefore(newest)
+				return err
+			},
 		)
 	}()
 	err := inTurn(

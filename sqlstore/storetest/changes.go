@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -278,7 +279,7 @@ func testPipelineBatches(t *testing.T, s sqlstore.Store) {
 				}
 				changes = append(changes, coder.Change{Revision: rev, Key: r.Key, PrevRevision: newest[i].ModRevision})
 			}
-			for i, row := range coder.EncodeLog(changes) {
+			for i, row := range coder.EncodeLog(time.Time{}, changes) {
 				b.PutIfNotExist(coder.EncodeLogKey(next.Revision, uint16(i+1)), row)
 			}
 			b.CAS(coder.FenceKey(), coder.EncodeFenceToken(next), coder.EncodeFenceToken(old))

@@ -58,7 +58,7 @@ func (s *table) write(key string, rev int64, tombstone bool) {
 		coder.EncodeVersion(&coder.Record{Key: []byte(key), ModRevision: rev, CreateRevision: rev, Version: 1,
 			Tombstone: tombstone}))
 	b.Put(coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(s.index[key]))
-	b.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog([]coder.Change{change})[0])
+	b.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog(time.Time{}, []coder.Change{change})[0])
 	if err := b.Commit(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestRemoverRemovesUpToARevisionWithinACommit(t *testing.T) {
 	for rev := int64(4); rev < 7; rev++ {
 		b.Del(coder.EncodeLogKey(rev, 1))
 	}
-	b.Put(coder.EncodeLogKey(7, 1), coder.EncodeLog([]coder.Change{
+	b.Put(coder.EncodeLogKey(7, 1), coder.EncodeLog(time.Time{}, []coder.Change{
 		{Revision: 4, Key: []byte("gone"), PrevRevision: 3, Tombstone: true},
 		{Revision: 5, Key: []byte("k"), PrevRevision: 2},
 		{Revision: 6, Key: []byte("k"), PrevRevision: 5},

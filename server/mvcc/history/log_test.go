@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -13,7 +14,7 @@ import (
 )
 
 // newTable returns a store whose revisions 2, 3 and so on have the keys of one element of
-// commits each. A key that begins with "-" is deleted.
+// commits each, and were committed so many seconds after 1970. A key that begins with "-" is deleted.
 func newTable(t *testing.T, commits ...[]string) sqlstore.Store {
 	s := memstore.New()
 	t.Cleanup(func() {
@@ -39,7 +40,7 @@ func newTable(t *testing.T, commits ...[]string) sqlstore.Store {
 				Value: fmt.Append(nil, rev),
 			}))
 		}
-		batch.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog(changes)[0])
+		batch.Put(coder.EncodeLogKey(rev, 1), coder.EncodeLog(time.UnixMilli(1000*rev), changes)[0])
 		if err := batch.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}

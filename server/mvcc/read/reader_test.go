@@ -99,7 +99,7 @@ func (n *testNode) commit(key string, values ...[]byte) {
 	}
 	batch.Put(coder.EncodeVersionKey(rec.Key, n.rev), coder.EncodeVersion(rec))
 	batch.Put(coder.EncodeIndexKey(rec.Key), coder.EncodeIndex(x))
-	batch.Put(coder.EncodeLogKey(n.rev, 1), coder.EncodeLog([]coder.Change{change})[0])
+	batch.Put(coder.EncodeLogKey(n.rev, 1), coder.EncodeLog(time.Time{}, []coder.Change{change})[0])
 	require.NoError(n.t, batch.Commit(n.t.Context()))
 	n.index[key] = x
 	n.view.Apply([]*watch.Event{e})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -96,8 +97,8 @@ func (b *batch) entry(c *txn.Changed) indexEntry {
 	}}
 }
 
-// ops returns what the commit writes, in key order: so it touches the engine's pages in order.
-func (b *batch) ops() []sqlstore.Op {
+// ops returns what a commit at that time writes, in key order: so it touches the engine's pages in order.
+func (b *batch) ops(at time.Time) []sqlstore.Op {
 	ops := make([]sqlstore.Op, 0, 2*len(b.changes)+len(b.leases)+len(b.rows)+1)
 	log := make([]coder.Change, len(b.changes))
 	for i, c := range b.changes {
@@ -112,7 +113,7 @@ func (b *batch) ops() []sqlstore.Op {
 		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
 	}
 	if len(log) > 0 {
-		for i, row := range coder.EncodeLog(log) {
+		for i, row := range coder.EncodeLog(at, log) {
 			ops = append(ops, creation(coder.EncodeLogKey(b.alloc.Last(), uint16(i+1)), row))
 		}
 	}

@@ -24,11 +24,10 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 		// Nothing to write: the outcomes are those of linearizable reads.
 		return result{err: mvcc.PublicError(ctx, p.cfg.Leader.VerifyLeader(ctx))}
 	}
-	ops := b.ops()
 	for failures := 1; ; failures++ {
 		want := p.cfg.Fence.Next(b.alloc.Last())
 		started := time.Now()
-		end := p.attempt(ctx, ops, want, len(b.assumed) > 0)
+		end := p.attempt(ctx, b.ops(p.commitTime()), want, len(b.assumed) > 0)
 		p.cfg.Metrics.commit.Observe(time.Since(started).Seconds())
 		switch {
 		case end.outcome == commitAgain:
@@ -46,6 +45,12 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 			return result{err: p.cfg.Leader.ErrNotLeader()}
 		}
 	}
+}
+
+// commitTime returns the time of the next commit: that of the leader's clock, but never one before an earlier commit's.
+func (p *Pipeline) commitTime() time.Time {
+	p.NotBefore(p.cfg.Clock())
+	return p.newest
 }
 
 // attempt commits once. With assumed, keys were assumed absent, which is the likely cause of a conflict.

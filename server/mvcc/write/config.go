@@ -19,7 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// Config says what a Pipeline works with. All fields but Tracer are required.
+// Config says what a Pipeline works with. All fields but Tracer and Clock are required.
 type Config struct {
 	Limits    Limits
 	Store     sqlstore.Store
@@ -32,6 +32,8 @@ type Config struct {
 	Metrics   *Metrics
 	Log       *slog.Logger
 	Tracer    trace.Tracer // of writes that are part of a sampled trace; nil: off
+	// Clock returns the time of a commit; nil: time.Now. It may go back, which the times of commits do not.
+	Clock func() time.Time
 }
 
 // Limits bound what a Pipeline takes in. All must be at least 1.

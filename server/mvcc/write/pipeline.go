@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -17,6 +18,7 @@ type Pipeline struct {
 	index      *indexCache
 	optimism   optimism
 	decisions  *decisions
+	newest     time.Time           // of the commits so far, without a monotonic clock's reading; the sequencer's
 	prefetches sync.Map            // of *Prefetch: those in which commits record their changes
 	txnWeight  *semaphore.Weighted // in keys of prefetched ranges
 
@@ -35,12 +37,22 @@ func New(cfg Config) (*Pipeline, error) {
 		queue: make(chan *request, cfg.Limits.QueueLength), batches: make(chan []*request),
 		draining: make(chan struct{}), sequencerDone: make(chan struct{}),
 	}
+	if p.cfg.Clock == nil {
+		p.cfg.Clock = time.Now
+	}
 	var err error
 	if p.index, err = newIndexCache(cfg.Limits.IndexCache); err != nil {
 		return nil, fmt.Errorf("index cache of %d entries: %w", cfg.Limits.IndexCache, err)
 	}
 	p.decisions, err = newDecisions()
 	return p, err
+}
+
+// NotBefore makes the time of a commit be at least at, in milliseconds. It must not be called concurrently with Run.
+func (p *Pipeline) NotBefore(at time.Time) {
+	if at = at.Truncate(time.Millisecond); at.After(p.newest) {
+		p.newest = at
+	}
 }
 
 // Run executes what is submitted until ctx ends. It ends earlier when the leadership has ended, and

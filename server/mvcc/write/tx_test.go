@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -61,6 +63,28 @@ func TestChangesOfATransactionAreNumbered(t *testing.T) {
 	got, err := l.p.cfg.Reader.At(l.Revision()).Get(t.Context(), []byte("a"), true)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, got.Sub)
+}
+
+// The requests of a batch share the time of its commit. A clock that is put back does not make a commit earlier than
+// the one before.
+func TestCommitTimesNeverGoBack(t *testing.T) {
+	now := time.UnixMilli(5000)
+	l := lead(t, newStore(t), func(c *Config) { c.Clock = func() time.Time { return now } })
+	l.p.NotBefore(time.UnixMilli(7000)) // the predecessor's clock was ahead
+	l.must(t, put("a", "1"), put("b", "1"))
+	now = time.UnixMilli(8000)
+	l.must(t, put("a", "2"))
+	now = time.UnixMilli(6000)
+	l.must(t, put("a", "3"))
+	now = time.Now() // with a monotonic clock's reading, which must not count
+	l.must(t, put("a", "4"))
+	log := history.New(l.p.cfg.Store, l.Mark)
+	for i, want := range []time.Time{time.UnixMilli(7000), time.UnixMilli(7000), time.UnixMilli(8000), time.UnixMilli(8000),
+		now.Truncate(time.Millisecond)} {
+		at, err := log.TimeOf(t.Context(), int64(2+i))
+		require.NoError(t, err)
+		require.True(t, want.Equal(at), "revision %d is of %s, want %s", 2+i, at, want)
+	}
 }
 
 // A transaction that reads below the compact revision fails before it writes anything.
@@ -120,7 +144,7 @@ func TestIndexRowOfALiveKeyMustExist(t *testing.T) {
 		b.bases["k"] = before
 		b.changed.Add(&txn.Change{Record: rec})
 		conditional := store.BeginBatchWrite()
-		for _, op := range b.ops() {
+		for _, op := range b.ops(time.Now()) {
 			op.AddTo(conditional)
 		}
 		return conditional.Commit(t.Context())
