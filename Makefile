@@ -75,12 +75,12 @@ PARALLEL ?= 3
 .PHONY: integration
 integration: programs ## The built binary beside etcd: etcdctl, histories, crashes, outages, suites from outside
 	cd integration && SQLBRAIN_INTEGRATION_PROGRAMS=$(CURDIR)/bin/programs $(AGAIN) $(GO) test -count=1 -p $(PARALLEL) -timeout 60m \
-	  $(INTEGRATION_ARGS) $$($(GO) list ./... | grep -v /integration/model$$)
+	  $(INTEGRATION_ARGS) $$($(GO) list ./... | grep -v /simulation/model$$)
 
 # The result depends on nothing but the files of the package, so that Go's cache of results may have it.
 .PHONY: search
 search:
-	cd integration && $(GO) test -timeout 60m ./model
+	cd integration && $(GO) test -timeout 60m ./simulation/model
 
 DB ?= tidb
 NODES_tidb   := n1 n2 n3
@@ -108,11 +108,12 @@ down: ## Remove what make up or docker compose up started, with the data
 test-tidb: ## Unit tests, storage suite and integration on the TiDB that SQLBRAIN_TEST_TIDB_URL names, tidb://user:password@host:4000/
 	@test -n "$$SQLBRAIN_TEST_TIDB_URL$$SQLBRAIN_TEST_TIDB_SERVER" || { echo "set SQLBRAIN_TEST_TIDB_URL=tidb://user:password@host:4000/, whose user may create databases, or SQLBRAIN_TEST_TIDB_SERVER=tidb-server"; exit 2; }
 	$(GO) test -count=1 -timeout 60m $(PACKAGES)
-	cd integration && $(GO) test -count=1 -timeout 60m . ./bench ./clients ./cluster ./compat ./etcdctl ./faults ./internal/... ./kubernetes ./replicated ./snapshot ./robustness/...
+	cd integration && $(GO) test -count=1 -timeout 60m ./bench ./chaos/cluster ./chaos/faults ./chaos/replicated ./chaos/robustness/... \
+	  ./compat ./compat/clients ./compat/etcdctl ./compat/program ./compat/snapshot ./internal/... ./kubernetes
 
 .PHONY: model
 model: ## Check the model of the protocol with Spin, that it needs each safeguard, and that it takes the steps of SEEDS simulated runs
-	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./model
+	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 60m -v ./simulation/model
 	cd integration && SQLBRAIN_REQUIRE_ENGINES=1 $(GO) test -count=1 -timeout 0 -v -run TestStepsAreThoseOfTheModel ./simulation $(if $(SEEDS),-seeds=$(SEEDS))
 
 .PHONY: compatibility
@@ -121,7 +122,7 @@ compatibility: ## Write docs/compatibility.md from the results of integration/co
 
 .PHONY: robustness
 robustness: ## Three nodes while nodes, network and database fail, for TIME (default 10m): linearizable, watches exact
-	cd integration && $(GO) test -count=1 -timeout 0 -v -run TestLinearizable ./robustness -time=$(or $(TIME),10m)
+	cd integration && $(GO) test -count=1 -timeout 0 -v -run TestLinearizable ./chaos/robustness -time=$(or $(TIME),10m)
 
 .PHONY: simulate
 simulate: ## Three nodes in simulated time: SEEDS of them (default 1000) from FIRST on, or one SEED, COUNT times; traces into the directory TRACE
@@ -138,7 +139,7 @@ kubernetes: ## Kubernetes on sqlbrain, hours: SUITE=storage (default) or e2e
 	cd integration && $(KUBERNETES_$(or $(SUITE),storage))
 KUBERNETES_storage = SQLBRAIN_LONG=1 SQLBRAIN_REQUIRE_ENGINES=1 \
   $(GO) test -count=1 -timeout 4h -v -run TestAPIServerStorage ./kubernetes
-KUBERNETES_e2e = $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./k8s/... -k8s
+KUBERNETES_e2e = $(GO) test -count=1 -timeout $(or $(K8STIME),3h) -v ./kubernetes/e2e/... -k8s
 
 .PHONY: long
 long: ## Hours of it: a hundred crashes, 30 s outages, 100,000 objects, thousands of histories
@@ -252,7 +253,7 @@ GORELEASER := $(shell command -v goreleaser)
 .PHONY: release-check
 release-check: ## Check workflows, packages, chart and docker-compose.yml; with a goreleaser in PATH, build a release into dist/. docs/releasing.md
 	$(GO) run $(ACTIONLINT)
-	cd integration && $(GO) test -count=1 -run 'Release|Workflows|Chart|Unit|Images' ./deploy && $(GO) test -count=1 -run 'Config|Migrate|Every|Make' ./compose
+	cd integration && $(GO) test -count=1 -run 'Release|Workflows|Chart|Unit|Images' ./kubernetes/deploy && $(GO) test -count=1 -run 'Config|Migrate|Every|Make' ./kubernetes/compose
 ifneq ($(GORELEASER),)
 	goreleaser check
 	goreleaser release --snapshot --clean --skip=sign,sbom
@@ -263,7 +264,7 @@ endif
 .PHONY: reference
 reference: ## Write docs/reference from the program: commands, settings, metrics, errors, paths; tests fail if it is not up to date
 	SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'Page$$' ./cmd/sqlbrain ./server/etcd
-	cd integration && SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'TestMetricsPage' ./deploy
+	cd integration && SQLBRAIN_REFERENCE=write $(GO) test -count=1 -run 'TestMetricsPage' ./kubernetes/deploy
 
 .PHONY: docs
 docs: docs/node_modules/.package-lock.json ## Build the site into bin/docs and check its links, or SERVE=1 it at http://127.0.0.1:5173; needs Node 20, npm
@@ -272,10 +273,10 @@ docs: docs/node_modules/.package-lock.json ## Build the site into bin/docs and c
 %/node_modules/.package-lock.json: %/package-lock.json
 	cd $* && npm ci --prefer-offline --no-progress
 
-# axe installs axe-core, with which integration/console tests that the console is accessible.
+# axe installs axe-core, with which integration/compat/console tests that the console is accessible.
 .PHONY: axe
-axe: integration/console/axe/node_modules/.package-lock.json
+axe: integration/compat/console/axe/node_modules/.package-lock.json
 
 .PHONY: clean
 clean: ## Remove what the targets above made; sqlbrain.data/ stays
-	rm -rf bin dist docs/node_modules integration/console/axe/node_modules
+	rm -rf bin dist docs/node_modules integration/compat/console/axe/node_modules

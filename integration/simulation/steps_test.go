@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/integration/model"
+	"github.com/sqlbrain/sqlbrain/integration/simulation/model"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )

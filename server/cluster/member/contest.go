@@ -10,7 +10,7 @@ import (
 
 // The one rule of liveness: a candidate that does not hear the holder of the lock writes a challenge into the lock row.
 // The holder answers by a write that removes it. If the row is the same when the deadline is over, the candidate takes
-// the lock in the same compare-and-swap. ../../../integration/model/lock.pml checks the rule.
+// the lock in the same compare-and-swap. ../../../integration/simulation/model/lock.pml checks the rule.
 
 // hearing is what this process hears of a leadership by its feed.
 type hearing struct {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-//go:generate go -C ../../../integration run ./console/descriptors ../server/console/kubernetes/kinds.binpb.gz
+//go:generate go -C ../../../integration run ./compat/console/descriptors ../server/console/kubernetes/kinds.binpb.gz
 
 // Options that the descriptor set has in addition to protobuf's own. Their numbers are of the range that
 // protobuf leaves to private use.

@@ -1,9 +1,0 @@
-package k8s
-
-import (
-	"testing"
-
-	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
-)
-
-func TestMain(m *testing.M) { harness.TestMain(m) }

@@ -1,0 +1,9 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+)
+
+func TestMain(m *testing.M) { harness.TestMain(m) }
