@@ -85,11 +85,12 @@ func (*engine) Name() string { return sqlstore.DialectMySQL }
 func (*engine) Lock() (io.Closer, error) { return nil, nil }
 
 // Serve implements sqldb.Engine: a store needs the primary, and TiDB has none.
-func (e *engine) Serve(info sqldb.Info) {
+func (e *engine) Serve(db *sqldb.Database, info sqldb.Info) func(context.Context) {
 	e.tidb.Store(info.Product == productTiDB)
 	if info.Product != productTiDB {
 		e.primary.Demand(e.grouped.Load())
 	}
+	return func(ctx context.Context) { db.KeepSpare(ctx, sqlstore.WriterIdle/2) }
 }
 
 // Failed implements sqldb.Engine.

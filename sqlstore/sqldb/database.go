@@ -48,19 +48,19 @@ func NewDatabase(u *sqlstore.URL, logger *slog.Logger, engine Engine, pools Pool
 	}
 }
 
-// spare is how many connections of each pool keepSpare keeps: the one that is in use most of the time, and another one.
+// spare is how many connections of each pool KeepSpare keeps: the one that is in use most of the time, and another one.
 const spare = 2
 
-// spareSoon is when keepSpare makes them after the start, which needs few connections itself.
+// spareSoon is when KeepSpare makes them after the start, which needs few connections itself.
 const spareSoon = time.Second
 
 // spareWait bounds how long it waits for both. A connection that takes longer to make is finished all the same.
 const spareWait = time.Second
 
-// keepSpare uses as many connections of each pool at a time, every so often, until ctx ends, so that the pools do not
+// KeepSpare uses as many connections of each pool at a time, every so often, until ctx ends, so that the pools do not
 // close the last ones that are idle. A call that finds the first one in use, or broken, would need ten round trips for
 // a new one.
-func (db *Database) keepSpare(ctx context.Context, every time.Duration) {
+func (db *Database) KeepSpare(ctx context.Context, every time.Duration) {
 	for pause := min(spareSoon, every); retry.Sleep(ctx, pause) == nil; pause = every {
 		var both sync.WaitGroup
 		for _, pool := range []*sqlx.DB{db.read, db.write} {

@@ -22,8 +22,9 @@ type Engine interface {
 	// reads on conn. The error wraps sqlstore.ErrUnfit if something must be changed,
 	// else it is the driver's.
 	Check(ctx context.Context, conn *sqlx.Conn) (Info, error)
-	// Serve is called once, when a store opens the database that Check described.
-	Serve(info Info)
+	// Serve is called once, when a store opens the database db that Check described. What it returns runs beside the
+	// store, until its context ends.
+	Serve(db *Database, info Info) (beside func(ctx context.Context))
 	// Statements returns the statements for the database that Check described.
 	Statements(info Info) *Statements
 	// Classify says what an error of the driver means that the function Classify does

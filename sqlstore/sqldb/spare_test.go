@@ -56,7 +56,7 @@ func TestSpareConnectionsDoNotHoldWhatCallsNeed(t *testing.T) {
 			Pools{Read: server, Write: server, ReadConns: 1, WriteConns: spare})
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
-		work.Go(func() { db.keepSpare(ctx, 20*time.Second) })
+		work.Go(func() { db.KeepSpare(ctx, 20*time.Second) })
 		held, err := db.write.Conn(ctx)
 		require.NoError(t, err)
 		for range 100 {
@@ -85,7 +85,7 @@ func TestASpareConnectionIsKept(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
-		work.Go(func() { db.keepSpare(ctx, every) })
+		work.Go(func() { db.KeepSpare(ctx, every) })
 		open := func() []int { return []int{db.read.Stats().OpenConnections, db.write.Stats().OpenConnections} }
 		time.Sleep(spareSoon)
 		for range 20 {

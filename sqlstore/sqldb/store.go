@@ -26,7 +26,7 @@ type Store struct {
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup // Add only under mu and while not closed
-	spares sync.WaitGroup // the goroutine
+	beside sync.WaitGroup // what the engine runs
 }
 
 var _ sqlstore.Store = (*Store)(nil)
@@ -58,10 +58,8 @@ func open(ctx context.Context, db *Database, o sqlstore.Options) (*Store, error)
 		return nil, err
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
-	db.engine.Serve(info)
-	if db.pools.Remote {
-		s.spares.Go(func() { db.keepSpare(s.life, sqlstore.WriterIdle/2) })
-	}
+	beside := db.engine.Serve(db, info)
+	s.beside.Go(func() { beside(s.life) })
 	db.logger.InfoContext(ctx, "database opened", "url", db.url, "product", info.Product, "version", info.Version)
 	return s, nil
 }
@@ -83,7 +81,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.end(sqlstore.ErrClosed)
 	s.calls.Wait()
-	s.spares.Wait()
+	s.beside.Wait()
 	s.metrics.withdraw()
 	return s.db.Close()
 }

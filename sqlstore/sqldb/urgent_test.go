@@ -95,7 +95,7 @@ func newNetworkStore(t *testing.T, reads, writes *network, readConns int) *Store
 	s.life, s.end = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeout(t.Context(), spareSoon+time.Millisecond)
 	defer cancel()
-	db.keepSpare(ctx, time.Hour)
+	db.KeepSpare(ctx, time.Hour)
 	require.Equal(t, spare, writes.made)
 	reads.lose()
 	writes.lose()

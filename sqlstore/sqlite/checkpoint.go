@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,10 @@ import (
 // the same file. SQLite would make checkpoints by itself, within commits, and hide their errors; so that
 // is switched off, and they are made here.
 //
+// Most frames are moved beside commits, on a connection that reads, movedBeside or more at a time: a commit that
+// moved them would be the slowest of its second. Once the log has checkpointFrames, a commit moves the few that are
+// left, so that the log can begin anew.
+//
 // A passive checkpoint waits for nothing. While clients read the table all the time, there is always a
 // reader that needs the log, and it only grows. Then a restarting one waits for the readers of that
 // moment, for restartWait at most, while commits wait for it. If a reader takes longer than that, it is
@@ -36,6 +41,7 @@ var (
 	// checkpointFrames: fewer checkpoints make a third to twice as many more writes a second, at the cost of an
 	// occasional slow write and a log of about 40 MB.
 	checkpointFrames = 10_000
+	movedBeside      = 2_500
 	// countPages is the number of changed pages, as estimated, after which the log's frames are counted.
 	countPages  = 500
 	restartWait = 100 * time.Millisecond
@@ -43,16 +49,20 @@ var (
 
 func restartFrames() int { return 2 * checkpointFrames }
 
-// checkpoints decides when to make a checkpoint. It is used with the connection that writes in hand.
+// checkpoints decides when to make a checkpoint.
 type checkpoints struct {
-	changed   int       // pages, as estimated, since the frames were counted
-	restartAt int       // frames from which readers are waited for
-	logged    time.Time // when a failure was logged last
-	total     *prometheus.CounterVec
+	// Used with the connection that writes in hand:
+	changed   int // pages, as estimated, since the frames were counted
+	restartAt int // frames from which readers are waited for
+
+	due    chan struct{} // asks for one beside commits
+	moving sync.Mutex    // held by one that moves frames: SQLite permits one at a time
+	logged time.Time     // when a failure was logged last; under moving
+	total  *prometheus.CounterVec
 }
 
 func newCheckpoints() *checkpoints {
-	c := &checkpoints{restartAt: restartFrames(), total: prometheus.NewCounterVec(prometheus.CounterOpts{
+	c := &checkpoints{due: make(chan struct{}, 1), restartAt: restartFrames(), total: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_sqlite_checkpoints_total",
 		Help: "Checkpoints of the SQLite database, which move its write-ahead log into it: complete, partial (something reads an older state), or failed.",
 	}, []string{"result"})}
@@ -68,39 +78,53 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	for _, op := range ops {
 		c.changed += 2 + (len(op.Key)+len(op.Value))>>12 // a page of each tree
 	}
-	var err error
+	statement := countFrames
 	switch {
 	case e.low.Load():
 		// The log must not grow: it would take the space that the file needs for what is in the
 		// log, and then neither could be written.
-		err = e.checkpointIfLong(ctx, conn, moveFrames)
-	case c.changed >= countPages:
-		c.changed = 0
-		err = e.checkpointIfLong(ctx, conn, countFrames)
+		statement = moveFrames
+	case c.changed < countPages:
+		return
 	}
-	if now := time.Now(); err != nil && now.Sub(c.logged) >= time.Minute {
-		c.logged = now
-		e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err,
-			"log_bytes", logSize(e.path))
+	c.changed = 0
+	frames, moved, err := e.checkpoint(ctx, conn, statement)
+	if frames < checkpointFrames {
+		c.restartAt = restartFrames()
+	}
+	switch left := frames - moved; {
+	case err != nil:
+	case frames >= c.restartAt:
+		c.restartAt = frames + frames/4
+		_ = e.checkpointAfterReaders(ctx, conn, restartLog) // logged
+	case left >= movedBeside:
+		select {
+		case c.due <- struct{}{}:
+		default:
+		}
+	case frames >= checkpointFrames && left > 0 && statement == countFrames:
+		_, _, _ = e.checkpoint(ctx, conn, moveFrames) // logged
 	}
 }
 
-// checkpointIfLong begins with a statement of checkpoint.
-func (e *engine) checkpointIfLong(ctx context.Context, conn *sql.Conn, first string) error {
-	c := e.checkpoints
-	frames, moved, err := e.checkpoint(ctx, conn, first)
-	switch {
-	case err != nil || frames < checkpointFrames:
-		c.restartAt = restartFrames()
-		return err
-	case frames < c.restartAt && moved < frames && first == countFrames:
-		_, _, err = e.checkpoint(ctx, conn, moveFrames)
-		return err
-	case frames < c.restartAt:
-		return nil
+// checkpointBesideCommits makes checkpoints when commits ask for one, until ctx ends.
+func (e *engine) checkpointBesideCommits(ctx context.Context, db *sqldb.Database) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.checkpoints.due:
+		}
+		conn, err := db.Read().DB.Conn(ctx)
+		if err != nil {
+			continue // commits ask again
+		}
+		// They asked during the last one as well, which has moved most of it.
+		if frames, moved, err := e.checkpoint(ctx, conn, countFrames); err == nil && frames-moved >= movedBeside {
+			_, _, _ = e.checkpoint(ctx, conn, moveFrames) // logged
+		}
+		_ = conn.Close() // only returns it to the pool
 	}
-	c.restartAt = frames + frames/4
-	return e.checkpointAfterReaders(ctx, conn, restartLog)
 }
 
 // checkpointAfterReaders waits for readers, for restartWait at most.
@@ -132,19 +156,30 @@ const (
 
 const busyTimeoutText = "PRAGMA busy_timeout = %d" // milliseconds
 
-// checkpoint executes one of them, and returns how many frames the log has, and how many of them the database has.
+// checkpoint executes one of them, and returns how many frames the log has, and how many of them the database has. It
+// logs a failure, at most once a minute.
 func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, text string) (frames, moved int, err error) {
+	c := e.checkpoints
+	if text != countFrames {
+		c.moving.Lock()
+		defer c.moving.Unlock()
+	}
 	var busy int
 	err = conn.QueryRowContext(ctx, text).Scan(&busy, &frames, &moved)
 	exitIfFlushFailed(e.logger, e.path, err)
 	switch {
+	case err != nil && ctx.Err() != nil || text == countFrames:
 	case err != nil:
-		e.checkpoints.total.WithLabelValues("failed").Inc()
-	case text == countFrames:
+		c.total.WithLabelValues("failed").Inc()
+		if now := time.Now(); now.Sub(c.logged) >= time.Minute {
+			c.logged = now
+			e.logger.ErrorContext(ctx, "failed to checkpoint the SQLite database; its write-ahead log grows", "error", err,
+				"log_bytes", logSize(e.path))
+		}
 	case busy != 0 || moved < frames:
-		e.checkpoints.total.WithLabelValues("partial").Inc()
+		c.total.WithLabelValues("partial").Inc()
 	default:
-		e.checkpoints.total.WithLabelValues("complete").Inc()
+		c.total.WithLabelValues("complete").Inc()
 	}
 	return frames, moved, err
 }

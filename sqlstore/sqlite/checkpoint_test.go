@@ -67,6 +67,21 @@ func TestLogIsBoundedWhileClientsRead(t *testing.T) {
 	}
 }
 
+// TestFramesAreMovedBesideCommits: long before the log begins anew.
+func TestFramesAreMovedBesideCommits(t *testing.T) {
+	beside, pages := movedBeside, countPages
+	movedBeside, countPages = 200, 20
+	defer func() { movedBeside, countPages = beside, pages }()
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	require.Eventually(t, func() bool {
+		put(t, s, "k", 100_000)
+		var busy, frames, moved int
+		require.NoError(t, s.Database().SQL().QueryRow(countFrames).Scan(&busy, &frames, &moved))
+		require.Less(t, frames, checkpointFrames)
+		return moved >= movedBeside
+	}, time.Minute, time.Millisecond)
+}
+
 // TestLogIsKeptAcrossStops: with its size, and nothing in it.
 func TestLogIsKeptAcrossStops(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (e *engine) Commit(_ sqldb.Info, ops []sqlstore.Op) (statement string, atte
 	var full error // of the attempt before, whose connection is gone
 	return "commit_tx", func(ctx context.Context, conn *sql.Conn) (again bool, err error) {
 		if full != nil {
-			if frames, moved, err := e.checkpoint(ctx, conn, moveFrames); err != nil || frames == 0 || moved < frames {
+			if frames, moved, err := e.checkpoint(ctx, conn, moveFrames); err != nil || frames <= 0 || moved < frames {
 				return false, full // the log still needs its beginning
 			}
 		}

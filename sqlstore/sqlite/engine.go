@@ -63,7 +63,10 @@ func (e *engine) Lock() (io.Closer, error) {
 }
 
 // Serve implements sqldb.Engine.
-func (e *engine) Serve(sqldb.Info) { warnOfModes(e.logger, e.path) }
+func (e *engine) Serve(db *sqldb.Database, _ sqldb.Info) func(context.Context) {
+	warnOfModes(e.logger, e.path)
+	return func(ctx context.Context) { e.checkpointBesideCommits(ctx, db) }
+}
 
 // Failed implements sqldb.Engine: a file has no other server.
 func (*engine) Failed(error) {}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -362,6 +363,13 @@ func losePower(t *testing.T, r *rand.Rand, happened map[string]int) (losses int)
 			m.check(t, rows(t, crashed), fmt.Sprintf("power lost after commit %d", n))
 			require.NoError(t, crashed.Close())
 			failing = true
+		case k == 9: // as checkpointBesideCommits does
+			happened["moved beside commits"]++
+			_, err := s.Database().Read().Exec(moveFrames)
+			exitIfFlushFailed(slog.Default(), path, err)
+		}
+		if c.dead {
+			restart("flush failed")
 		}
 		err := m.commit(s, r, n)
 		if reader != nil {
