@@ -34,6 +34,7 @@ func New(cfg Config) *Handler {
 	for path, act := range map[string]endpoint{
 		"login": h.login, "logout": h.logout,
 		"put": h.writes(h.put), "delete": h.writes(h.delete), "remove": h.writes(h.remove), "object": h.writes(h.object),
+		"restore": h.writes(h.restore),
 	} {
 		mux.Handle("POST "+Path+"api/"+path, h.answers(act))
 	}

@@ -9,6 +9,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 )
 
 const (
@@ -24,6 +26,7 @@ const (
 // one may have an error.
 type eventBody struct {
 	Revision int64  `json:"revision"`
+	Time     string `json:"time,omitempty"` // of the commit; empty if it is not known
 	Key      []byte `json:"key,omitempty"`
 	Change   string `json:"change,omitempty"` // created, changed, deleted
 	Version  int64  `json:"version,omitempty"`
@@ -78,6 +81,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := &lineWriter{w: json.NewEncoder(w), flush: http.NewResponseController(w)}
 	err = out.send(eventBody{Revision: res.Header.Revision})
+	var commit history.Commit // of the last event
 	for err == nil {
 		if res, err = stream.Recv(); err != nil {
 			break
@@ -90,10 +94,16 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 			break
 		}
 		for _, e := range res.Events {
+			if !commit.Has(e.Kv.ModRevision) {
+				if commit, err = h.cfg.Keys.CommitOf(ctx, e.Kv.ModRevision); err != nil {
+					break
+				}
+			}
 			if err = h.rendering.slots.Acquire(ctx, 1); err != nil {
 				break
 			}
 			body := h.event(r, e)
+			body.Time = timeText(commit.At)
 			h.rendering.slots.Release(1)
 			if err = out.send(body); err != nil {
 				break

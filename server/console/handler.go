@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/replica"
@@ -35,6 +36,10 @@ type Keys interface {
 	Admit(ctx context.Context) error
 	Children(ctx context.Context, q *read.ChildrenRequest) (*read.Children, error)
 	KeyHistory(ctx context.Context, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
+	// RevisionAt returns the last revision that was committed at or before a time.
+	RevisionAt(ctx context.Context, at time.Time) (revision int64, err error)
+	// CommitOf returns the commit that made a revision, the zero Commit if it is not known.
+	CommitOf(ctx context.Context, revision int64) (history.Commit, error)
 	// Watched lists what is watched on this node, for root only: at most so many ranges, those with the most
 	// watchers first, and how many ranges there are.
 	Watched(ctx context.Context, most int) (ranges []watch.Watched, count int, err error)

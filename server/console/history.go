@@ -5,8 +5,10 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
@@ -30,7 +32,8 @@ type historyBody struct {
 
 type versionBody struct {
 	Revision int64  `json:"revision"`
-	Change   string `json:"change"` // created, changed, deleted
+	Time     string `json:"time,omitempty"` // of the commit; empty if it is not known
+	Change   string `json:"change"`         // created, changed, deleted
 	Version  int64  `json:"version,omitempty"`
 	Lease    string `json:"lease,omitempty"`
 	Bytes    int    `json:"bytes"`
@@ -60,6 +63,14 @@ func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return h.viewer(r, key).history(r.Context(), res, int(limit))
 }
 
+// timeText writes the time of a commit; empty for the zero time.
+func timeText(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return history.FormatTime(at)
+}
+
 func (v viewer) history(ctx context.Context, res *read.KeyHistory, limit int) (*historyBody, error) {
 	out := &historyBody{Revision: res.Revision, CompactRevision: max(res.CompactRevision, 0), Versions: []versionBody{}}
 	all := res.Versions
@@ -83,6 +94,9 @@ func (v viewer) history(ctx context.Context, res *read.KeyHistory, limit int) (*
 			break
 		}
 		b := versionOf(rec, newer)
+		if i < len(res.Times) {
+			b.Time = timeText(res.Times[i])
+		}
 		switch {
 		case i+1 < len(all):
 			older = brief(all[i+1])

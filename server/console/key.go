@@ -11,6 +11,7 @@ import (
 // keyBody is everything about a key at the current revision.
 type keyBody struct {
 	Revision int64      `json:"revision"`
+	At       int64      `json:"at,omitempty"` // the revision that was asked for, or that its time stands for
 	Key      []byte     `json:"key"`
 	Found    bool       `json:"found"`
 	Meta     *metaBody  `json:"meta,omitempty"`
@@ -23,6 +24,8 @@ type metaBody struct {
 	CreateRevision int64 `json:"create_revision"`
 	ModRevision    int64 `json:"mod_revision"`
 	Version        int64 `json:"version"`
+	// Time is when ModRevision was committed, empty if that is not known.
+	Time string `json:"time,omitempty"`
 }
 
 type leaseBody struct {
@@ -31,11 +34,11 @@ type leaseBody struct {
 	GrantedTTL int64  `json:"granted_ttl"`
 }
 
-// key shows ?key=, base64 (URL), now or at ?revision=; with ?managed=1 what Kubernetes manages in
+// key shows ?key=, base64 (URL), now or at ?revision=, which may be a time; with ?managed=1 what Kubernetes manages in
 // objects is shown too.
 func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
-	key, revision := p.needed("key"), p.revision("revision")
+	key, revision := p.needed("key"), h.revisionAt(r, p, "revision")
 	res, err := h.read(r, p, key, revision)
 	if err != nil {
 		return nil, err
@@ -44,13 +47,17 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &keyBody{Revision: res.Header.Revision, Key: key, MayWrite: revision == 0 && who.allowsWrite(key)}
+	out := &keyBody{Revision: res.Header.Revision, At: revision, Key: key, MayWrite: who.allowsWrite(key)}
 	if len(res.Kvs) == 0 {
 		return out, nil
 	}
 	kv := res.Kvs[0]
 	out.Found = true
-	out.Meta = &metaBody{kv.CreateRevision, kv.ModRevision, kv.Version}
+	changed, err := h.cfg.Keys.CommitOf(caller(r), kv.ModRevision)
+	if err != nil {
+		return nil, err
+	}
+	out.Meta = &metaBody{kv.CreateRevision, kv.ModRevision, kv.Version, timeText(changed.At)}
 	out.Value = h.viewer(r, key).view(kv.Value)
 	if kv.Lease != 0 {
 		left, err := h.lease.LeaseTimeToLive(caller(r), &pb.LeaseTimeToLiveRequest{ID: kv.Lease})
@@ -79,7 +86,7 @@ type compareBody struct {
 	Diff *diffBody `json:"diff"`
 }
 
-// compare compares ?key=, base64 (URL), at ?from= with ?to=; 0 is the current revision.
+// compare compares ?key=, base64 (URL), at ?from= with ?to=, which may be times; 0 is the current revision.
 func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
 	key := p.needed("key")
@@ -87,7 +94,7 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 	views := [2]*view{{}, {}}
 	out := &compareBody{}
 	for i, name := range []string{"from", "to"} {
-		revision := p.revision(name)
+		revision := h.revisionAt(r, p, name)
 		res, err := h.read(r, p, key, revision)
 		if err != nil {
 			return nil, err
@@ -109,7 +116,7 @@ func (h *Handler) compare(_ http.ResponseWriter, r *http.Request) (any, error) {
 func (h *Handler) raw(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := paramsOf(r)
 	key := p.needed("key")
-	res, err := h.read(r, p, key, p.revision("revision"))
+	res, err := h.read(r, p, key, h.revisionAt(r, p, "revision"))
 	switch {
 	case err != nil:
 		return nil, err

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 )
 
 // params reads the parameters of a request. err is the first that cannot be read; its value and later ones are empty.
@@ -59,6 +62,24 @@ func (p *params) number(name string, missing, least, most int64) int64 {
 
 // revision returns a parameter that is a revision, 0 for the current one.
 func (p *params) revision(name string) int64 { return p.number(name, 0, 0, math.MaxInt64) }
+
+// revisionAt returns a parameter that is a revision, 0 for the current one, or a time: see history.ParseTime.
+func (h *Handler) revisionAt(r *http.Request, p *params, name string) int64 {
+	text := p.values.Get(name)
+	if _, err := strconv.ParseInt(text, 10, 64); text == "" || err == nil || p.err != nil {
+		return p.revision(name)
+	}
+	at, err := history.ParseTime(text, time.Now())
+	if err != nil {
+		p.fail("%s is no revision, and %s", name, err)
+		return 0
+	}
+	revision, err := h.cfg.Keys.RevisionAt(caller(r), at)
+	if err != nil {
+		p.err = err
+	}
+	return revision
+}
 
 // lease returns a parameter that is the id of a lease; 0: there is none.
 func (p *params) lease(name string) int64 {

@@ -34,11 +34,18 @@ func start(t *testing.T, change ...func(*server.Config)) string {
 // startReplica also returns what it serves.
 func startReplica(t *testing.T, change ...func(*server.Config)) (string, *replica.Replica) {
 	t.Helper()
+	return startReplicaWith(t, func(*replica.Config) {}, change...)
+}
+
+func startReplicaWith(t *testing.T, configure func(*replica.Config),
+	change ...func(*server.Config)) (string, *replica.Replica) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store := memstore.New()
 	own := replica.DefaultConfig()
 	own.RequestTimeout = eventually.Patience
 	own.Logger, own.Exclusive = log, true
+	configure(&own)
 	b, err := replica.OpenLeader(t.Context(), store, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()

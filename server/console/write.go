@@ -76,6 +76,32 @@ func (h *Handler) delete(_ http.ResponseWriter, r *http.Request) (any, error) {
 	}})
 }
 
+// restore gives a key that still is at mod_revision, 0 if it does not exist, the value that it had at revision. The
+// browser need not see that value. A key that exists keeps its lease.
+func (h *Handler) restore(_ http.ResponseWriter, r *http.Request) (any, error) {
+	var in struct {
+		Key         []byte `json:"key"`
+		Revision    int64  `json:"revision"`
+		ModRevision int64  `json:"mod_revision"`
+	}
+	if err := decode(r, &in); err != nil {
+		return nil, err
+	}
+	if in.Revision <= 0 {
+		return nil, badRequest("the revision to restore is missing")
+	}
+	res, err := h.kv.Range(caller(r), &pb.RangeRequest{Key: in.Key, Revision: in.Revision})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(res.Kvs) == 0:
+		return nil, failure{http.StatusNotFound, "the key did not exist at that revision"}
+	}
+	op := putOf(in.Key, res.Kvs[0].Value)
+	op.GetRequestPut().IgnoreLease = in.ModRevision != 0
+	return h.change(r, in.Key, in.ModRevision, op)
+}
+
 // change does op if the key still is at a revision.
 func (h *Handler) change(r *http.Request, key []byte, modRevision int64, op *pb.RequestOp) (*writtenBody, error) {
 	res, err := h.kv.Txn(caller(r), &pb.TxnRequest{

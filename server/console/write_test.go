@@ -22,6 +22,7 @@ var changes = []struct {
 }{
 	{"put", object{"key": []byte("/app/new"), "value": []byte("v"), "mod_revision": 0}},
 	{"delete", object{"key": []byte("/app/a"), "mod_revision": 2}},
+	{"restore", object{"key": []byte("/app/a"), "revision": 2, "mod_revision": 0}},
 	{"remove", object{"prefix": []byte("/none/"), "revision": 1}},
 	{"access/user-add", object{"user": "u", "password": "p"}},
 	{"access/user-password", object{"user": "u", "password": "q"}},

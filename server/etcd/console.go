@@ -3,11 +3,13 @@ package etcd
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
@@ -60,6 +62,24 @@ func (c *ConsoleKeys) KeyHistory(ctx context.Context, q *read.KeyHistoryRequest)
 	permit, reading := c.guard.Range(q.Key, nil)
 	res, err := c.browser.KeyHistory(ctx, permit, q)
 	return res, c.answer(ctx, "console history", q.Key, nil, reading.Done(err))
+}
+
+func (c *ConsoleKeys) RevisionAt(ctx context.Context, at time.Time) (revision int64, err error) {
+	ctx = fromConsole(ctx)
+	permit, err := c.guard.AnyUser(ctx)
+	if err == nil {
+		revision, err = c.browser.RevisionAt(ctx, permit, at)
+	}
+	return revision, c.answer(ctx, "console time", nil, nil, err)
+}
+
+func (c *ConsoleKeys) CommitOf(ctx context.Context, revision int64) (commit history.Commit, err error) {
+	ctx = fromConsole(ctx)
+	permit, err := c.guard.AnyUser(ctx)
+	if err == nil {
+		commit, err = c.browser.CommitOf(ctx, permit, revision)
+	}
+	return commit, c.answer(ctx, "console time", nil, nil, err)
 }
 
 func (c *ConsoleKeys) Watched(ctx context.Context, most int) (ranges []watch.Watched, count int, err error) {

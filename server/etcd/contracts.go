@@ -2,12 +2,14 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/lease"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/replica"
@@ -74,10 +76,12 @@ type LeaderMover interface {
 	MoveLeader(ctx context.Context, member uint64) error
 }
 
-// Browser answers the console's reads, for which etcd has no RPCs. It is a *read.Reader.
+// Browser answers reads for which etcd has no RPCs: the console's, and when a revision was committed. It is a *read.Reader.
 type Browser interface {
 	Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error)
 	KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error)
+	RevisionAt(ctx context.Context, as auth.Permit, at time.Time) (revision int64, err error)
+	CommitOf(ctx context.Context, as auth.Permit, revision int64) (history.Commit, error)
 }
 
 // WatchStream is what the watch handler needs of *watch.Stream.

@@ -19,6 +19,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	clusternode "github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -118,6 +119,9 @@ func toGRPC(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
+	if at, ok := errors.AsType[*history.CompactedTime](err); ok {
+		return status.Error(codes.OutOfRange, rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted)+": "+at.Known())
+	}
 	for _, e := range grpcErrors {
 		if errors.Is(err, e.is) {
 			return e.answer
@@ -125,6 +129,8 @@ func toGRPC(err error) error {
 	}
 	var compacted *watch.CompactedError
 	switch {
+	case errors.Is(err, history.ErrBeforeFirst), errors.Is(err, history.ErrFutureTime):
+		return status.Error(codes.OutOfRange, "sqlbrain: "+err.Error())
 	case errors.As(err, &compacted):
 		return rpctypes.ErrGRPCCompacted
 	case errors.Is(err, coder.ErrKeyTooLong):

@@ -6,13 +6,16 @@ import (
 	"log/slog"
 	"unicode/utf8"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 	"github.com/sqlbrain/sqlbrain/server/forward"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/status"
 	"github.com/sqlbrain/sqlbrain/server/transport"
 )
@@ -22,6 +25,7 @@ import (
 // interceptor, so that logs and metrics see what the client gets.
 type front struct {
 	node     Node
+	browser  Browser
 	streams  *transport.Streams
 	log      *slog.Logger
 	requests *status.ClientRequests
@@ -39,7 +43,37 @@ func (f *front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, Answer(ctx, f.log, info.FullMethod, err)
 	}
 	resp, err := f.forward.Unary(called, req, info, handler)
+	if err == nil && len(metadata.ValueFromIncomingContext(ctx, CommitTimeKey)) > 0 {
+		err = f.sendCommitTime(ctx, req, resp)
+	}
 	return resp, Answer(ctx, f.log, info.FullMethod, err)
+}
+
+// CommitTimeKey is metadata by which a client asks when the revision of the answer was committed: with any value in the
+// request, it is in the header of the answer as a time in RFC 3339. The revision is that of the answer's header, or the
+// one that a range asks for. Streams have none, nor has a revision whose commit is not known: it is compacted or
+// changed nothing.
+const CommitTimeKey = "sqlbrain-commit-time"
+
+// sendCommitTime adds the time to the header of an answer. The request was executed; so an answer whose time cannot be
+// read is sent without one. Errors: the connection's.
+func (f *front) sendCommitTime(ctx context.Context, req, resp any) error {
+	var revision int64
+	if r, ok := resp.(interface{ GetHeader() *pb.ResponseHeader }); ok {
+		revision = r.GetHeader().GetRevision()
+	}
+	if r, ok := req.(*pb.RangeRequest); ok && r.Revision > 0 {
+		revision = r.Revision
+	}
+	commit, err := f.browser.CommitOf(ctx, auth.PreAuthorized, revision)
+	if err != nil {
+		f.log.Debug("cannot read when a revision was committed, the answer lacks it", "revision", revision, "error", err)
+		return nil
+	}
+	if !commit.Has(revision) {
+		return nil
+	}
+	return grpc.SetHeader(ctx, metadata.Pairs(CommitTimeKey, history.FormatTime(commit.At)))
 }
 
 func (f *front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {

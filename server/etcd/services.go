@@ -102,7 +102,7 @@ func New(cfg Config) (*Services, error) {
 		console: &ConsoleKeys{browser: parts.Browser, watched: parts.Watched, guard: cfg.Guard, audit: auditing,
 			logout: users.logout, log: cfg.Logger},
 		audit: auditing,
-		clients: &front{node: parts.Node, streams: cfg.Streams, log: cfg.Logger,
+		clients: &front{node: parts.Node, browser: parts.Browser, streams: cfg.Streams, log: cfg.Logger,
 			requests: status.NewClientRequests(cfg.Registerer), guard: cfg.Guard, forward: cfg.Forward},
 		streams: cfg.Streams,
 		log:     cfg.Logger,

@@ -12,7 +12,7 @@ import (
 // error of the same meaning.
 var (
 	// ErrCompacted: the revision asked for is below the compact revision.
-	ErrCompacted = errors.New("mvcc: required revision has been compacted")
+	ErrCompacted = errors.New("revision has been compacted")
 	// ErrFutureRevision: the revision asked for is above the current one.
 	ErrFutureRevision = errors.New("revision is in the future")
 	// ErrKeyNotFound: ignore_value or ignore_lease on a key that does not exist.

@@ -63,9 +63,9 @@ func TestRestoredRevisionsHaveTheTimeOfTheRestore(t *testing.T) {
 	require.NoError(t, err)
 	log := history.New(store, func(context.Context) (int64, error) { return -1, nil })
 	for _, rev := range []int64{2, 2 + restoreGroup, revision} {
-		at, err := log.TimeOf(t.Context(), rev)
+		got, err := log.CommitOf(t.Context(), rev)
 		require.NoError(t, err)
-		require.False(t, at.Before(before) || at.After(after), "revision %d is of %s", rev, at)
+		require.False(t, got.At.Before(before) || got.At.After(after), "revision %d is of %s", rev, got.At)
 	}
 	got, err := log.RevisionAt(t.Context(), after, revision)
 	require.NoError(t, err)

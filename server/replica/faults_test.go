@@ -81,9 +81,9 @@ func TestSuccessorDoesNotCommitEarlier(t *testing.T) {
 	mustTxn(t, open(t, store, clock(2000)), put("k", "1"))
 	young := open(t, store, clock(1000))
 	revision := mustTxn(t, young, put("k", "2")).Revision
-	at, err := young.history.TimeOf(t.Context(), revision)
-	if err != nil || at.UnixMilli() != 2000 {
-		t.Fatalf("revision %d is of %s, %v", revision, at, err)
+	got, err := young.history.CommitOf(t.Context(), revision)
+	if err != nil || got.At.UnixMilli() != 2000 {
+		t.Fatalf("revision %d: %+v, %v", revision, got, err)
 	}
 }
 

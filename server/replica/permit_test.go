@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -60,6 +61,8 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 			_, err := b.Reader.KeyHistory(ctx, none, &read.KeyHistoryRequest{Key: key.Key, Limit: 1})
 			return err
 		},
+		"Reader.RevisionAt": func() error { _, err := b.Reader.RevisionAt(ctx, none, time.Now()); return err },
+		"Reader.CommitOf":   func() error { _, err := b.Reader.CommitOf(ctx, none, 2); return err },
 		"Replica.Compact":   func() error { _, err := b.Compact(ctx, none, 2, true); return err },
 		"Compactor.Compact": func() error { _, err := l.compactor.Compact(ctx, none, 2, true); return err },
 		"Pipeline.Submit":   func() error { return l.pipeline.Submit(ctx, none, write.NewTxnCommand(put("k", "w"))) },

@@ -143,6 +143,34 @@ func TestValueAtAnyRevisionAndDifferences(t *testing.T) {
 	p.await(`document.querySelector("#compare .add").innerText === "+ a"`)
 	p.visit("#/key/key?revision=1")
 	p.see("The key did not exist at this revision.")
+	p.fill("At", "0s")
+	p.click("Show")
+	p.see(fmt.Sprintf("This is the key at revision %d, the last one of 0s.", revisions[2]))
+	p.await(`document.querySelectorAll("#history time").length === 3`)
+}
+
+func TestAVersionIsRestored(t *testing.T) {
+	n, c := start(t, "--console-write")
+	first := put(t, c, "key", []byte("one"))
+	put(t, c, "key", []byte("two"))
+	p := open(t, n.Endpoint())
+	p.visit("#/key/key")
+	restore := fmt.Sprintf(`document.querySelector("[aria-label='Restore this version: revision %d']")`, first)
+	p.await(restore + " !== null")
+	p.await(`document.querySelectorAll("[aria-label^='Restore this version']").length === 1`)
+	put(t, c, "key", []byte("three"))
+	p.run(restore + ".click()")
+	p.click("Restore")
+	p.see("the key has changed since it was loaded")
+	_, err := c.Delete(t.Context(), "key")
+	require.NoError(t, err)
+	p.visit("#/keys/")
+	p.visit("#/key/key")
+	p.see("This key does not exist.")
+	p.await(restore + " !== null")
+	p.run(restore + ".click()")
+	p.click("Restore")
+	p.await(`document.querySelector("#value")?.innerText === "one"`)
 }
 
 func TestValueIsCopiedSavedWrappedAndHighlighted(t *testing.T) {

@@ -17,6 +17,16 @@ export function deletion(got, name, state, done) {
   } } }, "Delete");
 }
 
+// restoring is a button that gives a key the value of an older version, if the key still is at current, a mod revision,
+// or 0 if it does not exist. It calls done after that.
+export function restoring(v, name, current, state, done) {
+  return h("button", { type: "button", "aria-label": `Restore this version: revision ${v.revision}`, on: { click: async () => {
+    const question = `Give ${show(name)} the value of revision ${v.revision}?${kubernetes({ value: v }, name) ? ` ${bypassed}` : ""}`;
+    const body = { key: toBase64(name), revision: v.revision, mod_revision: current };
+    if (await confirmed(question, "Restore")) attempt(state, () => post("restore", body), done);
+  } } }, "Restore this version");
+}
+
 // editor is a form that changes a key that was read, and calls done after that, or cancel.
 export function editor(got, name, state, done, cancel) {
   const buttons = (...more) => h("div", { class: "row" }, more, h("button", { type: "submit", class: "main" }, "Save"),

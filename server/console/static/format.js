@@ -1,4 +1,6 @@
-// Figures as people read them.
+// Figures and times as people read them.
+
+import { h } from "./dom.js";
 
 const whole = new Intl.NumberFormat("en");
 
@@ -19,6 +21,9 @@ export const rate = (n) => (n >= 100 ? count(n) : n.toFixed(n >= 10 || n === 0 ?
 
 // millis writes seconds as milliseconds.
 export const millis = (s) => `${(s * 1000).toFixed(s < 0.01 ? 2 : s < 0.1 ? 1 : 0)} ms`;
+
+// time writes when a commit was made, in the time zone of the browser; nothing if that is not known.
+export const time = (at) => (at ? h("time", { datetime: at, title: at }, new Date(at).toLocaleString()) : null);
 
 export function seconds(s) {
   if (s < 10) return `${s.toFixed(1)} s`;

@@ -1,6 +1,6 @@
 import { get } from "./api.js";
 import { empty, failed, field, fill, h, loading, put } from "./dom.js";
-import { count, size } from "./format.js";
+import { count, size, time } from "./format.js";
 
 // comparison fills a section with what changed in a key between two revisions, the parameters from and to of the
 // address; without one, the current revision is meant.
@@ -42,20 +42,27 @@ function summary(diff) {
 // compares reports whether an address is that of a comparison.
 export const compares = (query) => query.has("from") || query.has("to");
 
-const number = (name, value) => h("input", { name, type: "number", min: 1, step: 1, value, placeholder: "now" });
+const number = (name, value) => h("input", { name, value, placeholder: "now", title: "A revision, a time like 2026-11-27T15:04:05Z, or how long ago, like 10m" });
 
-// history fills a section with the versions of a key, newest first.
-export async function history(section, param, address, managed, signal) {
+// history fills a section with the versions of a key, newest first. restoring
+// is a promise of what makes the button that gives the key the value of one, if the key still is at a revision, 0 if it
+// was deleted; of nothing, if the user may not.
+export async function history(section, param, address, managed, signal, restoring) {
   const list = h("div");
   const state = h("div");
   fill(section, h("h2", null, "History"), list, state);
   let before = null;
+  let current = null; // the mod revision of the key as it is shown, 0 if it was deleted
 
   async function page() {
     fill(state, loading("the history"));
     try {
       const got = await get("history", { key: param, before, managed: managed ? 1 : null }, signal);
-      put(list, got.versions.map((v) => version(v, address)));
+      const [newest] = got.versions;
+      if (newest) current ??= newest.change === "deleted" ? 0 : newest.revision;
+      const button = await restoring;
+      const older = (v) => button && v.change !== "deleted" && v.revision !== current;
+      put(list, got.versions.map((v) => version(v, address, older(v) && button(v, current))));
       before = got.next;
       if (before) fill(state, h("button", { type: "button", on: { click: page } }, "Older versions"));
       else if (got.complete) fill(state);
@@ -77,14 +84,14 @@ function ending(got, list) {
   return none ? "This key never existed." : "";
 }
 
-function version(v, address) {
+function version(v, address, restore) {
   const facts = [v.type ?? v.kind, v.change === "deleted" ? null : size(v.bytes), v.lease ? `lease ${v.lease}` : null].filter(Boolean);
   return h("article", { class: "version", "aria-label": `Revision ${v.revision}` },
     h("div", { class: "head" },
-      h("h3", null, `Revision ${v.revision}`), h("span", { class: `tag ${v.change}` }, v.change),
+      h("h3", null, `Revision ${v.revision}`), h("span", { class: `tag ${v.change}` }, v.change), time(v.time),
       v.version ? h("span", { class: "dim" }, `version ${count(v.version)}`) : null, facts.length > 0 && h("span", { class: "dim" }, facts.join(", ")),
       v.change !== "deleted" && h("a", { href: `${address}?revision=${v.revision}`, "aria-label": `Show revision ${v.revision}` }, "Show"),
-      h("a", { href: `${address}?from=${v.revision}&to=`, "aria-label": `Compare with now: revision ${v.revision}` }, "Compare with now")),
+      h("a", { href: `${address}?from=${v.revision}&to=`, "aria-label": `Compare with now: revision ${v.revision}` }, "Compare with now"), restore),
     v.note ? h("p", { class: "dim" }, v.note) : null,
     diff(v));
 }

@@ -46,7 +46,7 @@ export function value(got, name, { param, revision, managed, toggle, done }) {
         h("button", { type: "button", on: { click: copied } }, "Copy"),
         h("button", { type: "button", on: { click: () => save(`${file}${ending(v, form)}`, text) } }, "Download"),
         !v.hidden && h("a", { href: stored, download: file }, "As stored"), said),
-      got.may_write && h("div", { class: "row group change" }, editable(v) && edit, deletion(got, name, state, done))),
+      got.may_write && !revision && h("div", { class: "row group change" }, editable(v) && edit, deletion(got, name, state, done))),
     forms.length > 0 ? shown : empty(v.bytes === 0 ? "The value is empty." : "Nothing of it can be shown."),
   ];
   fill(pane, reading);

@@ -1,7 +1,7 @@
 import { lines } from "./api.js";
 import { fromBase64, fromParam, show, toLink } from "./bytes.js";
 import { failed, fill, h } from "./dom.js";
-import { count, size } from "./format.js";
+import { count, size, time } from "./format.js";
 import { crumbs } from "./keys.js";
 
 const kept = 200; // changes that are shown
@@ -83,6 +83,6 @@ function change(e) {
   const facts = [e.kind, e.change === "deleted" ? null : size(e.bytes), e.lease && `lease ${e.lease}`].filter(Boolean);
   return h("article", { class: "version", "aria-label": `Revision ${e.revision}` },
     h("div", { class: "head" }, h("span", { class: `tag ${e.change}` }, e.change), h("a", { class: "mono", href: `#/key/${toLink(name)}?revision=${e.revision}` }, show(name)),
-      h("span", { class: "dim" }, `revision ${e.revision}`), h("span", { class: "dim" }, facts.join(", "))),
+      time(e.time), h("span", { class: "dim" }, `revision ${e.revision}`), h("span", { class: "dim" }, facts.join(", "))),
     e.text ? h("details", null, h("summary", null, "Value"), h("pre", { tabindex: "0" }, e.text)) : null);
 }

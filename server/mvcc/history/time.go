@@ -36,22 +36,49 @@ func NewestTime(ctx context.Context, store sqlstore.Store) (time.Time, error) {
 	return coder.DecodeLogTime(row)
 }
 
-// TimeOf returns when a revision was committed; the zero time if that is not known: the revision is compacted, has no
-// changes or is yet to come. It reads one row.
-func (l *Log) TimeOf(ctx context.Context, revision int64) (time.Time, error) {
+// Commit is what a log row says of its commit: the revisions that it made, and when.
+type Commit struct {
+	First, Last int64
+	At          time.Time
+}
+
+// Has reports whether the commit made a revision. The zero Commit made none.
+func (c Commit) Has(revision int64) bool { return c.First <= revision && revision <= c.Last }
+
+// CommitOf returns the commit that made a revision; the zero Commit if it is not known: the revision is compacted, has
+// no changes or is yet to come. It reads one row.
+func (l *Log) CommitOf(ctx context.Context, revision int64) (Commit, error) {
 	lo, hi := coder.LogBounds(revision, math.MaxInt64)
-	_, row, err := firstCommit(ctx, l.store, sqlstore.Range{Start: lo, End: hi})
+	last, row, err := firstCommit(ctx, l.store, sqlstore.Range{Start: lo, End: hi})
 	if errors.Is(err, errNoCommit) {
-		return time.Time{}, nil
+		return Commit{}, nil
 	}
 	if err != nil {
-		return time.Time{}, err
+		return Commit{}, err
 	}
 	changes, err := coder.DecodeLog(row)
 	if err != nil || len(changes) == 0 || changes[0].Revision > revision {
-		return time.Time{}, err
+		return Commit{}, err
 	}
-	return coder.DecodeLogTime(row)
+	at, err := coder.DecodeLogTime(row)
+	return Commit{First: changes[0].Revision, Last: last, At: at}, err
+}
+
+// Times returns when versions were committed; the zero time where that is not known. It reads one row for each commit
+// of neighbours.
+func (l *Log) Times(ctx context.Context, versions []*coder.Record) ([]time.Time, error) {
+	times := make([]time.Time, len(versions))
+	var commit Commit
+	for i, v := range versions {
+		if !commit.Has(v.ModRevision) {
+			var err error
+			if commit, err = l.CommitOf(ctx, v.ModRevision); err != nil {
+				return nil, err
+			}
+		}
+		times[i] = commit.At
+	}
+	return times, nil
 }
 
 // RevisionAt returns the last revision up to newest, the visible one, that was committed at or before a time. It searches
@@ -102,15 +129,48 @@ func (l *Log) RevisionAt(ctx context.Context, at time.Time, newest int64) (int64
 
 // compactedAt returns the error for a time before the compact revision, mark.
 func (l *Log) compactedAt(ctx context.Context, at time.Time, mark int64) error {
-	first, err := l.TimeOf(ctx, mark)
+	first, err := l.CommitOf(ctx, mark)
 	if err != nil {
 		return err
 	}
-	known := ""
-	if !first.IsZero() {
-		known = ", of " + FormatTime(first)
+	return &CompactedTime{At: at, Mark: mark, MarkAt: first.At}
+}
+
+// CompactedTime is the error for a time before the compact revision. It is a mvcc.ErrCompacted.
+type CompactedTime struct {
+	At     time.Time
+	Mark   int64     // the compact revision
+	MarkAt time.Time // when it was committed; the zero time if that is not known
+}
+
+// Known says what can be read.
+func (e *CompactedTime) Known() string {
+	if e.MarkAt.IsZero() {
+		return fmt.Sprintf("history begins at revision %d, and not at %s", e.Mark, FormatTime(e.At))
 	}
-	return fmt.Errorf("%w: history begins at revision %d%s: %s", mvcc.ErrCompacted, mark, known, FormatTime(at))
+	return fmt.Sprintf("history begins at revision %d of %s, and not at %s", e.Mark, FormatTime(e.MarkAt), FormatTime(e.At))
+}
+
+// Error has etcd's text, and what can be read.
+func (e *CompactedTime) Error() string {
+	return "etcdserver: mvcc: required revision has been compacted: " + e.Known()
+}
+
+func (e *CompactedTime) Unwrap() error { return mvcc.ErrCompacted }
+
+// ParseTime reads a time in RFC 3339, or how long ago it was, as in 10m or 36h.
+func ParseTime(text string, now time.Time) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil {
+		if ago < 0 {
+			return time.Time{}, fmt.Errorf("%q is in the future", text)
+		}
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is neither a time like %s nor a duration like 10m", text, "2026-11-27T15:04:05Z")
+	}
+	return at, nil
 }
 
 // FormatTime returns the time of a commit in RFC 3339, in UTC and milliseconds.

@@ -47,9 +47,9 @@ func TestRevisionAtATime(t *testing.T) {
 		{100, -1, 4, 4, nil, ""},
 		{1.999, -1, 1002, 0, ErrBeforeFirst, "which is of 1970-01-01T00:00:02.000Z: 1970-01-01T00:00:01.999Z"},
 		{3, 3, 1002, 3, nil, ""},
-		{2.5, 3, 1002, 0, mvcc.ErrCompacted, "history begins at revision 3, of 1970-01-01T00:00:03.000Z: 1970"},
-		{5, 900, 1002, 0, mvcc.ErrCompacted, "history begins at revision 900: 1970"},
-		{1, 900, 1002, 0, mvcc.ErrCompacted, "history begins at revision 900: 1970"},
+		{2.5, 3, 1002, 0, mvcc.ErrCompacted, "etcdserver: mvcc: required revision has been compacted: history begins at revision 3 of 1970-01-01T00:00:03.000Z"},
+		{5, 900, 1002, 0, mvcc.ErrCompacted, "history begins at revision 900, and not at 1970"},
+		{1, 900, 1002, 0, mvcc.ErrCompacted, "history begins at revision 900, and not at 1970"},
 	} {
 		log, _ := newTimes(t, c.mark)
 		got, err := log.RevisionAt(t.Context(), second(c.at), c.newest)
@@ -86,9 +86,10 @@ func TestTimeOfARevision(t *testing.T) {
 	for rev, want := range map[int64]time.Time{
 		1: {}, 2: second(2), 5: second(5), 6: {}, 999: {}, 1000: second(9), 1002: second(9), 1003: {},
 	} {
-		got, err := log.TimeOf(t.Context(), rev)
+		got, err := log.CommitOf(t.Context(), rev)
 		require.NoError(t, err)
-		require.True(t, want.Equal(got), "revision %d: %s", rev, got)
+		require.True(t, want.Equal(got.At), "revision %d: %+v", rev, got)
+		require.Equal(t, !want.IsZero(), got.Has(rev))
 	}
 	newest, err := NewestTime(t.Context(), store)
 	require.NoError(t, err)
@@ -124,4 +125,20 @@ func TestRevisionAtReadsFewRows(t *testing.T) {
 	require.EqualValues(t, 4, got)
 	require.LessOrEqual(t, s.ranges, 64)
 	require.LessOrEqual(t, s.rows, s.ranges)
+}
+
+func TestTimesAreRead(t *testing.T) {
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]string{
+		"10m": "2026-11-27T11:50:00.000Z", "0s": "2026-11-27T12:00:00.000Z", "1h30m": "2026-11-27T10:30:00.000Z",
+		"2026-11-27T13:00:00+02:00": "2026-11-27T11:00:00.000Z", "2026-11-27T11:00:00.5Z": "2026-11-27T11:00:00.500Z",
+	} {
+		at, err := ParseTime(text, now)
+		require.NoError(t, err)
+		require.Equal(t, want, FormatTime(at))
+	}
+	for _, text := range []string{"", "7", "-10m", "yesterday", "2026-11-27"} {
+		_, err := ParseTime(text, now)
+		require.Error(t, err, text)
+	}
 }

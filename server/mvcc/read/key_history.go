@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -27,6 +28,7 @@ type KeyHistory struct {
 	Revision        int64
 	CompactRevision int64 // -1: nothing was compacted yet
 	Versions        []*coder.Record
+	Times           []time.Time // of the commits of Versions; the zero time where it is not known
 	More            bool
 }
 
@@ -59,7 +61,8 @@ func (r *Reader) keyHistory(ctx context.Context, as auth.Permit, q *KeyHistoryRe
 		return nil, err
 	}
 	out.Versions, out.More = q.page(versions, out.CompactRevision)
-	return out, nil
+	out.Times, err = r.log().Times(ctx, out.Versions)
+	return out, err
 }
 
 // versionsOf reads the versions of the key up to revision newest, newest first: as

@@ -81,9 +81,9 @@ func TestCommitTimesNeverGoBack(t *testing.T) {
 	log := history.New(l.p.cfg.Store, l.Mark)
 	for i, want := range []time.Time{time.UnixMilli(7000), time.UnixMilli(7000), time.UnixMilli(8000), time.UnixMilli(8000),
 		now.Truncate(time.Millisecond)} {
-		at, err := log.TimeOf(t.Context(), int64(2+i))
+		got, err := log.CommitOf(t.Context(), int64(2+i))
 		require.NoError(t, err)
-		require.True(t, want.Equal(at), "revision %d is of %s, want %s", 2+i, at, want)
+		require.True(t, want.Equal(got.At), "revision %d is of %s, want %s", 2+i, got.At, want)
 	}
 }
 
