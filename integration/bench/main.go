@@ -29,6 +29,6 @@ func newCommand() *cobra.Command {
 		Use: "bench", Short: "Start sqlbrain, etcd and kine, drive them as kube-apiserver does, check every answer, and compare them",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	cmd.AddCommand(results.command(), scoreboard.command(), newReportCommand())
+	cmd.AddCommand(results.command(), scoreboard.command(), newInterferenceCommand(), newReportCommand())
 	return cmd
 }

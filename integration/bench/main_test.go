@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/interfere"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
@@ -169,4 +170,13 @@ func TestDocumentsQuoteTheResults(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "%s: write the figures with make bench WHAT=report", path)
 	}
+}
+
+func TestInterference(t *testing.T) {
+	p := testPlace(t)
+	require.NoError(t, runInterference(t.Context(), p, 1, interfere.Tiny))
+	page, err := os.ReadFile(filepath.Join(p.out, "interference.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "| compaction of all versions | sqlbrain-sqlite |")
+	require.NotContains(t, string(page), "failed")
 }

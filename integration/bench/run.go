@@ -208,6 +208,9 @@ func again(name string, page func(*result.File) string) error {
 
 // writePage writes the page about what was measured.
 func writePage(out, name string, file *result.File, page func(*result.File) string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
 	path := filepath.Join(out, name+".md")
 	if err := os.WriteFile(path, []byte(page(file)), 0o644); err != nil {
 		return err

@@ -56,6 +56,9 @@ func Page(f *result.File) string {
 	return b.String()
 }
 
+// Conditions are the machine and the programs.
+func Conditions(f *result.File) string { return conditions(f, false) }
+
 // conditions are the machine and the programs and, with workloads, what was run.
 func conditions(f *result.File, workloads bool) string {
 	var b strings.Builder
