@@ -91,7 +91,8 @@ flag beats the environment, which beats the file.`
 		return &usageError{config.FlagError(cmd.Flags(), err)}
 	})
 	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(),
-		p.newBackupCommand(), p.newRestoreCommand(), p.newHealthCommand(), p.newVersionCommand(), p.newKineCommand())
+		p.newBackupCommand(), p.newRestoreCommand(), p.newHistoryCommand(), p.newDiffCommand(), p.newHealthCommand(),
+		p.newVersionCommand(), p.newKineCommand())
 	arrangeHelp(root)
 	return root
 }

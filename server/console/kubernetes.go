@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v2"
 
 	"github.com/sqlbrain/sqlbrain/server/console/kubernetes"
 )
@@ -86,52 +83,13 @@ func (v viewer) object(out *view, fields map[string]any, why string) (hidden boo
 		out.addNote(why)
 		return hidden
 	}
-	text, err := inYAML(fields)
+	text, err := kubernetes.YAML(fields)
 	if err != nil {
 		out.addNote(errors.Join(errors.New("cannot be shown as YAML"), err).Error())
 		return hidden
 	}
 	out.Readable, out.YAML = cut(string(text)), !hidden && len(text) <= textBytes
 	return hidden
-}
-
-// inYAML returns the YAML of fields as kubectl writes it: of their JSON, with numbers as YAML reads them, so that they
-// are written in the same form whatever type they had. To read the JSON as YAML gives the same, and takes several times
-// as long.
-func inYAML(fields map[string]any) ([]byte, error) {
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	decoded, _ := decodeJSON(raw) // what was just encoded
-	return yaml.Marshal(numbersInYAML(decoded))
-}
-
-// numbersInYAML replaces the numbers of JSON by those that YAML reads. Numbers that are out of range are texts there.
-func numbersInYAML(x any) any {
-	switch x := x.(type) {
-	case map[string]any:
-		for name, part := range x {
-			x[name] = numbersInYAML(part)
-		}
-	case []any:
-		for i, part := range x {
-			x[i] = numbersInYAML(part)
-		}
-	case json.Number:
-		text := x.String()
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n
-		}
-		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-			return n
-		}
-		if n, err := strconv.ParseFloat(text, 64); err == nil {
-			return n
-		}
-		return text
-	}
-	return x
 }
 
 func typeName(version, kind string) string { return strings.TrimSpace(version + " " + kind) }

@@ -96,6 +96,41 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64,
 	return matched, to + 1, nil
 }
 
+// EachChange calls f with the changes of revisions in [from, to] on keys of the range, in order, and the time of each,
+// until f fails. It reads the log without bound of time. Errors: f's, *watch.CompactedError as Changes, the database's.
+func (l *Log) EachChange(ctx context.Context, key, end []byte, from, to int64,
+	f func(c coder.Change, at time.Time) error) error {
+	lo, hi := coder.LogBounds(from, math.MaxInt64)
+	for stored, err := range l.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return err
+		}
+		changes, err := coder.DecodeLog(stored.Value)
+		if err != nil {
+			return err
+		}
+		at, err := coder.DecodeLogTime(stored.Value)
+		if err != nil {
+			return err
+		}
+		if len(changes) > 0 && changes[0].Revision > to {
+			break
+		}
+		for _, c := range changes {
+			if c.Revision >= from && c.Revision <= to && coder.Contains(key, end, c.Key) {
+				if err := f(c, at); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	mark, err := l.mark(ctx)
+	if err == nil && from < mark {
+		err = &watch.CompactedError{Revision: mark}
+	}
+	return err
+}
+
 // values turns changes into events: as many whole revisions as have about atMost bytes, at least one.
 func (l *Log) values(ctx context.Context, changes []coder.Change, next int64,
 	atMost int) ([]*watch.Event, int64, error) {

@@ -81,9 +81,9 @@ func (l *Log) Times(ctx context.Context, versions []*coder.Record) ([]time.Time,
 	return times, nil
 }
 
-// RevisionAt returns the last revision up to newest, the visible one, that was committed at or before a time. It searches
-// the log in at most 64 statements of one row each. Errors: mvcc.ErrCompacted, ErrBeforeFirst and ErrFutureTime,
-// which say what is known; the database's.
+// RevisionAt returns the last revision up to newest, the visible one, that was committed at or before a time. It
+// searches the log in at most 64 statements of one row each. Errors: mvcc.ErrCompacted, ErrBeforeFirst and
+// ErrFutureTime, which say what is known; the database's.
 func (l *Log) RevisionAt(ctx context.Context, at time.Time, newest int64) (int64, error) {
 	at = at.Round(0) // without the reading of a monotonic clock
 	found := int64(-1)
@@ -148,7 +148,8 @@ func (e *CompactedTime) Known() string {
 	if e.MarkAt.IsZero() {
 		return fmt.Sprintf("history begins at revision %d, and not at %s", e.Mark, FormatTime(e.At))
 	}
-	return fmt.Sprintf("history begins at revision %d of %s, and not at %s", e.Mark, FormatTime(e.MarkAt), FormatTime(e.At))
+	return fmt.Sprintf("history begins at revision %d of %s, and not at %s", e.Mark, FormatTime(e.MarkAt),
+		FormatTime(e.At))
 }
 
 // Error has etcd's text, and what can be read.
@@ -168,7 +169,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is neither a time like %s nor a duration like 10m", text, "2026-11-27T15:04:05Z")
+		return time.Time{}, fmt.Errorf("%q is neither a time like 2026-11-27T15:04:05Z nor a duration like 10m", text)
 	}
 	return at, nil
 }

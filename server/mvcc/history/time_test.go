@@ -47,7 +47,8 @@ func TestRevisionAtATime(t *testing.T) {
 		{100, -1, 4, 4, nil, ""},
 		{1.999, -1, 1002, 0, ErrBeforeFirst, "which is of 1970-01-01T00:00:02.000Z: 1970-01-01T00:00:01.999Z"},
 		{3, 3, 1002, 3, nil, ""},
-		{2.5, 3, 1002, 0, mvcc.ErrCompacted, "etcdserver: mvcc: required revision has been compacted: history begins at revision 3 of 1970-01-01T00:00:03.000Z"},
+		{2.5, 3, 1002, 0, mvcc.ErrCompacted,
+			"etcdserver: mvcc: required revision has been compacted: history begins at revision 3 of 1970-01-01T00:00:03.000Z"},
 		{5, 900, 1002, 0, mvcc.ErrCompacted, "history begins at revision 900, and not at 1970"},
 		{1, 900, 1002, 0, mvcc.ErrCompacted, "history begins at revision 900, and not at 1970"},
 	} {

@@ -1,4 +1,4 @@
-package console
+package kubernetes
 
 import (
 	"encoding/json"
@@ -52,7 +52,7 @@ func TestYAMLIsThatOfTheJSONReadAsYAML(t *testing.T) {
 		require.NoError(t, yaml.Unmarshal(raw, &plain), string(raw))
 		want, err := yaml.Marshal(plain)
 		require.NoError(t, err)
-		got, err := inYAML(fields)
+		got, err := YAML(fields)
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(got), string(raw))
 	}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// readTimeout bounds one page of what a command reads of the past.
+const readTimeout = time.Minute
+
+// atHelp is the help of flags that take a moment.
+const atHelp = "a revision, a time like 2026-11-27T15:04:05Z, or how long ago, like 10m"
+
+// past reads what a table that this process does not serve held at earlier revisions. Servers may serve it and write
+// to it. It implements read.Node at the revision that was the newest when it was opened.
+type past struct {
+	store    sqlstore.Store
+	revision int64
+	mark     *compact.Mark
+	log      *history.Log
+	reader   *read.Reader
+}
+
+// withPast runs f on the settings' database.
+func (p *program) withPast(ctx context.Context, f func(*past) error) error {
+	return p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
+		if err := repair.RefuseUnfinished(ctx, store); err != nil {
+			return err
+		}
+		table := &past{store: store, mark: compact.NewMark(store)}
+		table.log = history.New(store, table.Mark)
+		token, _, err := fence.LoadToken(ctx, store)
+		if errors.Is(err, sqlstore.ErrKeyNotFound) {
+			return errors.New("the database is empty: no server has served it")
+		}
+		if err != nil {
+			return err
+		}
+		table.revision = token.Revision
+		view, err := keyspace.New(keyspace.Config{Revision: token.Revision})
+		if err != nil {
+			return err
+		}
+		table.reader = read.New(table, store, view, mvcc.NewTimeout(readTimeout), read.MaxSorted)
+		return f(table)
+	})
+}
+
+// at returns the revision that a flag means, the newest if it is empty. Errors have etcd's texts where it has some.
+func (p *past) at(ctx context.Context, flag, text string) (int64, error) {
+	if text == "" {
+		return p.revision, nil
+	}
+	revision, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		moment, err := history.ParseTime(text, time.Now())
+		if err != nil {
+			return 0, &usageError{fmt.Errorf("--%s %s is no revision, and %w", flag, text, err)}
+		}
+		revision, err = p.log.RevisionAt(ctx, moment, p.revision)
+		if err != nil {
+			return 0, fmt.Errorf("--%s %s: %w", flag, text, err)
+		}
+		return revision, nil
+	}
+	mark, err := p.Mark(ctx)
+	switch {
+	case err != nil:
+		return 0, err
+	case revision < 1:
+		return 0, &usageError{fmt.Errorf("--%s %s: revisions begin at 1", flag, text)}
+	case revision > p.revision:
+		return 0, fmt.Errorf("--%s %s: %s: the newest is %d", flag, text, rpctypes.ErrorDesc(rpctypes.ErrGRPCFutureRev),
+			p.revision)
+	case revision < mark:
+		return 0, fmt.Errorf("--%s %s: %s: the first that can be read is %d", flag, text,
+			rpctypes.ErrorDesc(rpctypes.ErrGRPCCompacted), mark)
+	}
+	return revision, nil
+}
+
+// Revision implements read.Node.
+func (p *past) Revision() int64 { return p.revision }
+
+// CompactRevision implements read.Node.
+func (p *past) CompactRevision() int64 { return p.mark.Revision() }
+
+// ReadRevision implements read.Node.
+func (p *past) ReadRevision(context.Context, auth.Permit, bool) (int64, error) {
+	return p.revision, nil
+}
+
+// Mark implements read.Node by reading the compaction mark.
+func (p *past) Mark(ctx context.Context) (int64, error) {
+	revision, err := p.mark.Read(ctx)
+	p.mark.Raise(revision)
+	return revision, err
+}
+
+// Await implements read.Node: the table has all revisions.
+func (p *past) Await(context.Context, int64) error { return nil }
+
+// CountRange implements read.Node.
+func (p *past) CountRange(bool) {}
