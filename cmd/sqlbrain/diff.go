@@ -51,7 +51,7 @@ Secrets are printed too.
 
 It reads the log of changes between the moments, and changes nothing. It needs no running server.`,
 		Example: `  sqlbrain diff --at 2h /registry/ --data-dir /var/lib/sqlbrain
-  sqlbrain diff --at 2026-11-27T15:00:00Z --and 10m /registry/configmaps/ --datastore mysql://user@db/sqlbrain
+  sqlbrain diff --at 2026-11-27T15:00:00Z --and 10m --datastore 'mysql://user@db/sqlbrain?tls=true'
   sqlbrain diff --at 30m --yaml /registry/ --data-dir /var/lib/sqlbrain > deleted.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
