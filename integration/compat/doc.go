@@ -20,7 +20,7 @@
 //
 // Not compared are: cluster and member ids and raft terms beyond being set,
 // raft indexes, sizes, ids of leases that the server chose, and the remaining time
-// of a lease within a tolerance. README.md lists the differences that are known
+// of a lease within a tolerance. docs/compatibility.md lists the differences that are known
 // and accepted, and the flags.
 //
 // Start reading at history_test.go, then world_test.go, and claim_test.go.

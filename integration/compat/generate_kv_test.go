@@ -46,7 +46,7 @@ func (w *world) anyRangeRequest(r *rand.Rand) *pb.RangeRequest {
 func stepRangeStream(w *world, r *rand.Rand) {
 	q := w.anyRangeRequest(r)
 	if q.SortTarget != pb.RangeRequest_KEY && q.SortOrder == pb.RangeRequest_NONE {
-		q.SortTarget = pb.RangeRequest_KEY // accepted difference, see README.md
+		q.SortTarget = pb.RangeRequest_KEY // accepted difference, see docs/compatibility.md
 	}
 	if !chance(r, 8) { // most of what Range knows is refused here
 		q.SortTarget, q.SortOrder = pb.RangeRequest_KEY, one(r, pb.RangeRequest_NONE, pb.RangeRequest_ASCEND)
@@ -206,7 +206,7 @@ func largeTxn(r *rand.Rand) *pb.TxnRequest {
 
 // acceptedByAccident reports whether t puts a key that it also deletes in a way
 // that etcd may fail to see: a delete of all keys starting at some key, or two sibling
-// nested transactions. See README.md.
+// nested transactions. See docs/compatibility.md.
 func acceptedByAccident(t *pb.TxnRequest) bool {
 	return slices.ContainsFunc([][]*pb.RequestOp{t.Success, t.Failure}, func(ops []*pb.RequestOp) bool {
 		var puts [][]byte

@@ -99,7 +99,7 @@ const (
 	differs     = "differs, as listed above"
 )
 
-// knownToDiffer are options that no test compares because README.md lists a
+// knownToDiffer are options that no test compares because the page lists a
 // difference.
 var knownToDiffer = map[string]bool{
 	"Cluster/MemberAdd isLearner":        true,
@@ -151,7 +151,7 @@ func on(get func(*engineResults) (mark, bool)) (state, bool) {
 func (p *page) write(t *testing.T) []byte {
 	fmt.Fprintf(p, `# Compatibility with etcd %s
 
-<!-- Written by "make compatibility" from the results of integration/compat. Do not edit. -->
+<!-- Written by "make compatibility" from the results of integration/compat. Only the first two sections are edited by hand. -->
 
 The same requests go to a sqlbrain and to an etcd, and what comes back is compared field by field, on SQLite, MariaDB and
 MySQL. This page lists all RPCs, options of requests and HTTP paths of etcd's client API, taken from the descriptors
@@ -174,17 +174,17 @@ requests. Both are described in [integration/compat](../integration/compat/READM
 	return p.Bytes()
 }
 
-// differences copies what README.md says of them: it is where they are kept.
+// differences keeps the sections of the page that are not written by tests.
 func (p *page) differences(t *testing.T) {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
+	old, err := os.ReadFile(pageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, title := range []string{"Known differences, accepted", "Not compared"} {
-		_, text, found := strings.Cut(string(readme), "\n## "+title+"\n")
+		_, text, found := strings.Cut(string(old), "\n## "+title+"\n")
 		if !found {
-			t.Fatalf("README.md has no section %q", title)
+			t.Fatalf("%s has no section %q", pageFile, title)
 		}
 		text, _, _ = strings.Cut(text, "\n## ")
 		fmt.Fprintf(p, "\n## %s\n%s\n", title, strings.TrimSpace(text))

@@ -30,6 +30,8 @@
 /* The durations of server/timing, in ticks: two to three, as ReadLease to TakeoverWait. */
 #ifndef REPLAY
 #define LEASE 2
+/* Without this safeguard: the leader before answers from memory without the new leader's commits, if its clock is
+   slow. */
 #ifdef SHORT_NEW_LEADER_WAIT
 #define WAIT 2
 #else
@@ -163,6 +165,7 @@ inline postpone(X) {
 }
 #endif
 
+/* Without this safeguard: a deposed leader's commit replaces the fence row. */
 #ifdef NO_FENCE_CAS
 #define matches(x) (x.op == COMMIT || fence.seq == x.oseq && fence.term == x.oterm)
 #elif defined(NO_TERM)
@@ -253,6 +256,7 @@ inline take(n) {
 	:: fence.att == RESIGNED -> node[n].fresh = true
 	:: else
 	fi;
+/* Without this safeguard: a leader does not notice its successor, and both commit. */
 #ifdef NO_TERM
 	setToken(node[n].held, fence.seq + 1, fence.term, fence.rev, 0);
 #else
@@ -265,9 +269,11 @@ inline take(n) {
 /* It gets the answer, and begins to wait. */
 inline taken(n) {
 	node[n].role = WAITING;
+/* Without this safeguard: the new leader shows a commit that the leader before does not show yet. */
 #ifdef CATCH_UP_BEFORE_WAIT
 	shows(n, node[n].held.rev);
 #endif
+/* Without this safeguard: the leader before answers from memory without the new leader's commits. */
 #ifndef NO_NEW_LEADER_WAIT
 	if
 	:: node[n].fresh -> reach(2)
@@ -305,6 +311,8 @@ inline commit(n, revisions) {
 }
 
 inline extend(n, elapsed) {
+/* Without this safeguard: the leader before answers from memory without the new leader's commits, if the answer of
+   the database took long. */
 #ifdef LEASE_FROM_END
 	node[n].lease = LEASE
 #else
@@ -354,6 +362,7 @@ inline refuse(n) {
 #define canResolve(n) (node[n].resolving && node[n].s.op == NONE)
 inline resolve(n) {
 	if
+/* Without this safeguard: a commit of unknown outcome is acknowledged and not in the table. */
 #ifdef NO_RESOLVE
 	:: true ->
 		copy(node[n].held, node[n].want);
@@ -374,6 +383,7 @@ inline resolve(n) {
 		node[n].batch = 0;
 		end(n)
 	:: !same(fence, node[n].want) && mine(n) ->
+/* Without this safeguard: a late commit takes effect after it was reported as not written. */
 #ifdef NO_RAISE
 		resolved(n);
 		refused = refused | bit(node[n].batch);
@@ -383,6 +393,7 @@ inline resolve(n) {
 		:: fence.att < RAISES ->
 			node[n].s.op = RAISE;
 			node[n].s.oseq = fence.seq; node[n].s.oterm = fence.term;
+/* Without this safeguard: a raise has the value of the commit, so the two look the same. */
 #ifdef NO_ATTEMPT_RAISE
 			setToken(node[n].s.val, fence.seq + 1, fence.term, fence.rev, fence.att)
 #else
@@ -431,6 +442,8 @@ inline resign(n) {
 	setToken(node[n].s.val, node[n].held.seq + 1, node[n].held.term, node[n].held.rev, RESIGNED);
 	postpone(node[n].s);
 	drop(n);
+/* Without this safeguard: the leader before answers from memory without the new leader's commits, after its
+   resignation. */
 #ifndef RESIGN_BEFORE_STOP
 	node[n].lease = 0;
 	node[n].role = FOLLOW;
@@ -459,6 +472,8 @@ inline lookAnswers(n) {
 	node[n].lookTerm = fence.term;
 	node[n].lookRev = fence.rev
 }
+/* Without this safeguard: a look renews the read lease while the leader does not show its commit, and a follower
+   does. */
 #ifdef LOOK_DOES_NOT_AWAIT
 #define canFinishLook(n) (node[n].look == 2)
 #else
@@ -491,6 +506,7 @@ inline finishLook(n) {
 #define canFind(n) (follows(n) && node[n].found == 0 && fence.rev > node[n].front)
 inline find(n) {
 	node[n].found = fence.rev;
+/* Without this safeguard: a follower shows a commit that the leader does not show yet. */
 #ifdef FOLLOWER_SHOWS_AT_ONCE
 	node[n].foundWait = 0
 #else
@@ -519,6 +535,7 @@ inline feed(n) { shows(n, node[n].front + 1) }
 /* A linearizable read of a follower (backend.askFrontier). */
 #define canAnswer(m, n) (node[n].ask == ASKED && leads(m) && node[m].lease > 0)
 inline answer(m, n) { node[n].ask = ANSWERED; node[n].position = node[m].front }
+/* Without this safeguard: a linearizable read of a follower misses an acknowledged commit. */
 #ifdef FOLLOWER_DOES_NOT_WAIT
 #define canRead(n) (node[n].ask == ANSWERED)
 #else
@@ -681,6 +698,8 @@ proctype Time() {
 		for (i : 0 .. NODES - 1) {
 			if
 			:: count(i)
+/* Without this safeguard: the leader before answers from memory without the new leader's commits, after its machine
+   was suspended. */
 #ifdef LEASE_CLOCK_STOPS_IN_SUSPENSION
 			:: true
 #elif defined(DRIFT)

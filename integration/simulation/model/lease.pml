@@ -34,6 +34,7 @@ typedef Node {
 	byte expiry;    /* ticks until its time is up */
 	byte persisted; /* seconds */
 	bool due;       /* a checkpoint waits for the sequencer */
+/* Without this safeguard: a checkpoint does not include a renewal that needed no commit. */
 #ifdef CHECKPOINT_COMPUTED_WHEN_DUE
 	byte early;
 #endif
@@ -59,6 +60,7 @@ byte promised; /* ticks for which the lease must live yet, because an answer sai
 #define ticks(seconds) ((seconds) * SECOND)
 #define over(n) (node[n].expiry == 0)
 /* fence.Authority.VerifyLeader, as fence.pml has it. */
+/* Without this safeguard: a deposed leader acknowledges a renewal. */
 #ifdef NO_CONFIRM
 #define confirmed(n) (node[n].role == LEAD)
 #else
@@ -67,6 +69,7 @@ byte promised; /* ticks for which the lease must live yet, because an answer sai
 
 /* lease.remaining */
 inline remaining(n, result) {
+/* Without this safeguard: a checkpoint holds less than was promised. */
 #ifdef ROUND_DOWN
 	result = node[n].expiry / SECOND;
 #else
@@ -113,6 +116,7 @@ inline load(n) {
 	:: row -> node[n].persisted = rowTime
 	:: else
 	fi;
+/* Without this safeguard: the leader before renews a lease whose clock runs at its successor. */
 #ifdef CLOCKS_START_AT_LOAD
 	node[n].expiry = ticks(node[n].persisted)
 #endif
@@ -121,6 +125,7 @@ inline load(n) {
 /* fence.Acquire, then Lessor.Load. Processes take turns: one that leads again is as good as another. */
 #define canTake(n) (node[n].role == FOLLOW && term < TERMS && term % 2 == n)
 inline take(n) {
+/* Without this safeguard: a lease is restored as it was before its last renewal. */
 #ifndef LOAD_BEFORE_TAKE
 	load(n);
 #endif
@@ -172,6 +177,8 @@ inline checkpoint(n, seconds) {
 #else
 	remaining(n, seconds);
 	node[n].value = seconds;
+/* Without this safeguard: a renewal after a checkpoint is unknown to the next leader, while the checkpoint is on its
+   way. */
 #ifndef PERSISTED_NOT_LOWERED
 	lower(n, seconds);
 #endif
@@ -187,6 +194,7 @@ inline revoke(n) { node[n].op = REVOKE; node[n].value = 0 }
 /* The commit takes effect, if its term is the newest. */
 inline takesEffect(n) {
 	if
+/* Without this safeguard: a deposed leader revokes a renewed lease. */
 #ifdef NO_FENCE_CAS
 	:: true ->
 #else
@@ -242,6 +250,7 @@ inline failed(n) {
 /* ---- renewals ---- */
 
 /* Lessor.renew */
+/* Without this safeguard: a renewal is acknowledged while the revocation is on its way. */
 #ifdef EXPIRED_LEASE_IS_RENEWED
 #define renewable(n) (node[n].role == LEAD && node[n].call == 0 && node[n].exists)
 #else
@@ -255,6 +264,7 @@ inline renew(n) {
 
 inline confirm(n) {
 	if
+/* Without this safeguard: a renewal after a checkpoint is unknown to the next leader. */
 #ifndef RENEWAL_WITHOUT_COMMIT
 	:: node[n].persist -> node[n].call = 3; node[n].renewal = true
 #endif

@@ -17,6 +17,7 @@
 #define SLOW (2 * POLL)   /* deadline of a member that had no feed, or hears nothing by it */
 #define RUNS (POLL + 1)   /* a leader that has run, and could write, for so many ticks has answered */
 
+/* Without this safeguard: a leader is deposed because the database was away. */
 #ifdef CLOCK_COUNTS_OUTAGE
 #define GAP (SLOW + 1)
 #else
@@ -98,6 +99,8 @@ inline endFeed(n) {
 	if
 	:: feed == name(n) ->
 		feed = 0; node[n].ended = true;
+/* Without this safeguard: the end of a feed makes a wait short that began before, and the leader is deposed when it
+   begins to poll often. */
 #ifndef WAIT_CONTINUES
 		if
 		:: node[other].waited && node[other].waited + FAST < node[other].deadline -> node[other].waited = 0
@@ -110,6 +113,7 @@ inline endFeed(n) {
 /* Registry.FeedEnded */
 inline notice(n) {
 	node[n].ended = false;
+/* Without this safeguard: a leader polls rarely although a follower lost its feed, and is deposed. */
 #ifndef FEED_END_NOT_NOTICED
 	node[n].fast = true
 #endif
@@ -124,6 +128,7 @@ inline begin(n) {
 inline start(n) {
 	node[n].waited = 1;
 	node[n].gap = 0;
+/* Without this safeguard: a member that had no feed deposes a leader, which polls rarely. */
 #ifdef SHORT_WAIT_WITHOUT_FEED
 	node[n].deadline = FAST
 #else
@@ -156,6 +161,8 @@ inline poll(n) {
 	node[n].gap = 0;
 	node[n].changed = false;
 	node[n].intent = NOTHING;
+/* Without this safeguard: a process that was deposed and granted the lock again does not notice that another one led.
+   */
 #ifdef GRANT_NOT_COMPARED
 #define lost(n) (holder != name(n))
 #else
@@ -166,11 +173,13 @@ inline poll(n) {
 	:: else
 	fi;
 	if
+/* Without this safeguard: a leader that runs is deposed because its address refuses connections. */
 #ifndef CHALLENGE_NOT_ANSWERED
 	:: node[n].leads && challenged -> node[n].intent = ANSWER
 #endif
 	:: !node[n].leads && holder == name(n) ->
 		if
+/* Without this safeguard: a process leads twice with one grant. */
 #ifndef SPENT_NOT_REMEMBERED
 		:: grant == node[n].spent -> node[n].intent = RELEASE
 #endif
@@ -217,6 +226,7 @@ inline known(n) {
 /* A commit fails: the database takes no writes, or for another reason. */
 inline fails(n) {
 	late = 0;
+/* Without this safeguard: a leader that ran is deposed because the database took no writes. */
 #ifndef NO_NEW_CHALLENGE
 	if
 	:: node[n].intent == DEPOSE -> node[n].refused = true
@@ -237,6 +247,7 @@ inline act(n) {
 	:: node[n].intent == TAKE && writes && !node[n].changed -> writeLock(n, name(n)); known(n)
 	:: node[n].intent == CHALLENGE && writes && !node[n].changed ->
 		challenged = true; write(n); start(n); node[n].refused = false
+/* Without this safeguard: a leader is deposed although it has just answered. */
 #ifdef ANSWER_NOT_COMPARED
 	:: node[n].intent == DEPOSE && writes && holder == name(other) ->
 #else
@@ -261,6 +272,7 @@ inline act(n) {
 		:: else -> reach(5)
 		fi;
 		challenged = false; write(n)
+/* Without this safeguard: a process releases the lock that another one has taken. */
 #ifdef RELEASE_UNCONDITIONAL
 	:: node[n].intent == RELEASE && writes ->
 #else

@@ -80,6 +80,7 @@ inline deposed(n) {
  * Backend.verify compares the newest revision. The fence row may have grown past everything that the node has seen
  * there. A commit is told from another one by its term.
  */
+/* Without this safeguard: a follower answers with a lost revision, whose number another commit has. */
 #ifdef NO_CONTENT_CHECK
 #define replaced(n) false
 #else
@@ -104,11 +105,13 @@ inline shows(n) {
 	fi
 }
 
+/* Without this safeguard: a node that has seen lost data answers. */
 #ifdef NO_LOSS_CHECK
 #define lostSeen(n) false
 #else
 #define lostSeen(n) older(node[n].seen, fence)
 #endif
+/* Without this safeguard: a node that starts later writes a recorded revision again. */
 #ifdef NO_LOST_ROW
 #define lossRecorded false
 #else
@@ -247,9 +250,12 @@ inline record(n) {
 	node[n].report = false;
 	node[n].done = true;
 	recorded = true;
+/* Without this safeguard: the fence row outgrows the record of a loss, and all other nodes continue. */
 #ifndef RECORD_NOT_RAISED
 	if
 	:: lostSeen(n) -> node[n].seen.seq = BEYOND
+/* Without this safeguard: the fence row outgrows the record of a loss, and all other nodes continue, if the node can
+   write only once the fence row has grown. */
 #ifndef NO_PROOF_BY_CONTENT
 	:: !lostSeen(n) && replaced(n) -> node[n].seen.seq = BEYOND; reach(12)
 #endif
@@ -277,6 +283,7 @@ inline leave(n) { deposed(n); node[n].follows = false; node[n].checked = false; 
 inline compareLast(n) {
 	node[n].left = false;
 	if
+/* Without this safeguard: a process whose start was lost too does not report the loss. */
 #ifndef NO_LAST_COMPARISON
 	:: lostSeen(n) -> node[n].report = true; reach(13)
 	:: !lostSeen(n) && replaced(n) -> node[n].seen.seq = BEYOND; node[n].report = true; reach(14)
