@@ -21,9 +21,9 @@ import (
 )
 
 func (p *program) newBackupCommand() *cobra.Command {
-	output := outputTable
+	output, to := outputTable, ""
 	cmd := &cobra.Command{
-		Use:   "backup FILE",
+		Use:   "backup --to FILE",
 		Short: "Write a consistent backup of the database to a file, while servers serve it",
 		Long: `Write a consistent backup of the database to a file, while servers serve it.
 
@@ -34,13 +34,17 @@ transaction of it lasts. For an SQLite file it runs on the same host as the serv
 
 FILE must not exist. It appears under its name once it is complete and on disk, with mode 0600.
 Until then its directory holds temporary files, of up to twice the size of the backup.`,
-		Example: `  sqlbrain backup /backups/monday.db --data-dir /var/lib/sqlbrain
-  sqlbrain backup monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
+		Example: `  sqlbrain backup --to /backups/monday.db --data-dir /var/lib/sqlbrain
+  sqlbrain backup --to monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
   sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other?tls=true'`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.backup(cmd.Context(), args[0], output) },
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.backup(cmd.Context(), to, output) },
 	}
 	p.needs(cmd, databaseFlags...)
+	cmd.Flags().StringVar(&to, "to", "", "the file to write")
+	if err := cmd.MarkFlagRequired("to"); err != nil {
+		panic(err) // the flag is there
+	}
 	addOutputFlag(cmd, &output)
 	return cmd
 }

@@ -84,7 +84,7 @@ func TestBackupUnderWrites(t *testing.T) {
 		for during := int64(0); during == 0; { // until clients have written while it ran
 			require.NoError(t, os.RemoveAll(file))
 			before := written.Load()
-			a = succeed(t, "backup", file, "--datastore", datastore, "-o", "json")
+			a = succeed(t, "backup", "--to", file, "--datastore", datastore, "-o", "json")
 			during = written.Load() - before
 		}
 		close(stop)
@@ -123,7 +123,7 @@ func TestBackupUnderWrites(t *testing.T) {
 		require.Zero(t, n.stop())
 
 		// The server need not run.
-		a = succeed(t, "backup", filepath.Join(directory, "later.db"), "--datastore", datastore)
+		a = succeed(t, "backup", "--to", filepath.Join(directory, "later.db"), "--datastore", datastore)
 		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", newest))
 	})
 }
@@ -133,7 +133,7 @@ func TestBackupIsRefused(t *testing.T) {
 	file := filepath.Join(directory, "backup.db")
 	refused := func(datastore, want string) {
 		t.Helper()
-		execute(t, "backup", file, "--datastore", datastore).requireRefused(t, want)
+		execute(t, "backup", "--to", file, "--datastore", datastore).requireRefused(t, want)
 	}
 	datastore := sqliteURL(t)
 	refused(datastore, "the file does not exist")
@@ -151,8 +151,8 @@ func TestBackupIsRefused(t *testing.T) {
 	kept, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "older", string(kept))
-	execute(t, "backup", "--datastore", datastore).requireRefused(t, "accepts 1 arg(s)")
-	execute(t, "backup", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t,
+	execute(t, "backup", "--datastore", datastore).requireRefused(t, `required flag(s) "to" not set`)
+	execute(t, "backup", "--to", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t,
 		"no such file or directory")
 }
 
@@ -193,6 +193,6 @@ func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
 	n.put(t, "k", "v")
 	require.Zero(t, n.stop())
 	file := filepath.Join(t.TempDir(), "backup.db")
-	a := succeed(t, "backup", file, "--datastore", newUser(t, database, "SELECT"))
+	a := succeed(t, "backup", "--to", file, "--datastore", newUser(t, database, "SELECT"))
 	require.Contains(t, a.stdout, "revision    2")
 }

@@ -27,7 +27,7 @@ func TestRestoreOverAClusterGivesNoRevisionOutTwice(t *testing.T) {
 		c := n.client(t)
 		_, err := c.Put(ctx, "a", "kept")
 		require.NoError(t, err)
-		succeed(t, "backup", file, "--datastore", datastore)
+		succeed(t, "backup", "--to", file, "--datastore", datastore)
 		_, err = c.Put(ctx, "b", "later")
 		require.NoError(t, err)
 		last, err := c.Put(ctx, "b", "last")

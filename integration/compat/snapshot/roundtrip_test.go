@@ -38,7 +38,7 @@ func TestFromEtcdAndBack(t *testing.T) {
 			requireSame(t, was, stateOf(t, ctx, back))
 
 			backup := filepath.Join(t.TempDir(), "backup.db")
-			out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "backup", backup, "--datastore", datastore)
+			out := harness.Run(t, programWait, "", harness.Sqlbrain(t), "backup", "--to", backup, "--datastore", datastore)
 			require.Zero(t, out.Code, out.Stderr)
 			requireSame(t, was, stateOf(t, ctx, asRoot(t, restoredEtcd(t, backup))))
 
