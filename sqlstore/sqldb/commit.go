@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -23,7 +24,7 @@ func (s *Store) BeginBatchWrite() sqlstore.BatchWrite {
 
 func (s *Store) commit(ctx context.Context, ops []sqlstore.Op) error {
 	statement, attempt := s.db.engine.Commit(s.info, ops)
-	defer s.db.dropLate(ctx)
+	defer s.db.dropLate(ctx, s.db.write, time.Now())
 	return s.observe(ctx, statement, func() error {
 		for n := 1; ; n++ {
 			again, err := s.attempt(ctx, attempt)

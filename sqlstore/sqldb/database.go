@@ -26,7 +26,8 @@ type Database struct {
 	pools  Pools
 	// read serves queries, write serves commits and everything else that changes the
 	// database.
-	read, write *sqlx.DB
+	read, write           *sqlx.DB
+	lateReads, lateWrites drops
 
 	mu   sync.Mutex
 	lock io.Closer // see Lock
@@ -112,11 +113,50 @@ func dropIdle(pool *sqlx.DB, conns int) {
 	pool.SetMaxIdleConns(conns)
 }
 
-// dropLate closes the connections for writing that are not in use, if a statement on one of them has timed out. The
-// network may have lost all connections without a sign. Then each of them would cost another timeout.
-func (db *Database) dropLate(ctx context.Context) {
-	if db.pools.Remote && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		dropIdle(db.write, db.pools.WriteConns)
+// lateAfter is how long a statement without a deadline of its own runs before the end of its context is a sign that the
+// network has lost its connection.
+const lateAfter = time.Second
+
+// dropPause bounds the first and the longest pause between two drops of one pool: an overloaded database must not have
+// to accept connections after every statement that it answers too late.
+var dropPause = retry.Backoff{Min: 2 * time.Second, Max: time.Minute}
+
+// drops spaces out the drops of one pool.
+type drops struct {
+	mu    sync.Mutex
+	count int // in a row
+	last  time.Time
+	pause time.Duration // since last
+}
+
+// due reports whether the pool may be dropped now. The pause doubles until none was due for as long as the longest one.
+func (d *drops) due() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since := time.Since(d.last)
+	if since < d.pause {
+		return false
+	}
+	if since >= d.pause+dropPause.Max {
+		d.count = 0
+	}
+	d.count++
+	d.last, d.pause = time.Now(), dropPause.Pause(d.count)
+	return true
+}
+
+// dropLate closes the connections of a pool that are not in use, if a statement that began on one of them at start has
+// timed out. The network may have lost all connections without a sign. Then each of them would cost another timeout.
+func (db *Database) dropLate(ctx context.Context, pool *sqlx.DB, start time.Time) {
+	if !db.pools.Remote || ctx.Err() == nil ||
+		!errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(start) < lateAfter {
+		return
+	}
+	switch {
+	case pool == db.write && db.lateWrites.due():
+		dropIdle(pool, db.pools.WriteConns)
+	case pool == db.read && db.lateReads.due():
+		dropIdle(pool, db.pools.ReadConns)
 	}
 }
 

@@ -72,8 +72,8 @@ func (s *Store) read(ctx context.Context, f func(Querier) error) error {
 	pool := s.db.read
 	if s.db.pools.Remote && sqlstore.IsUrgent(ctx) {
 		pool = s.db.write
-		defer s.db.dropLate(ctx)
 	}
+	defer s.db.dropLate(ctx, pool, time.Now())
 	for failures := 1; ; failures++ {
 		err := f(pool)
 		if err == nil || !s.readAgain(ctx, err, failures) {

@@ -106,6 +106,10 @@ func newNetworkStore(t *testing.T, reads, writes *network, readConns int) *Store
 // TestTimedOutStatementDropsIdleConnections: the network has lost all of them, and the second attempt makes a new one.
 func TestTimedOutStatementDropsIdleConnections(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *Store) error{
+		"read": func(ctx context.Context, s *Store) error {
+			_, err := s.MultiGet(ctx, [][]byte{[]byte("k")})
+			return err
+		},
 		"urgent read": func(ctx context.Context, s *Store) error {
 			_, err := s.MultiGet(sqlstore.Urgent(ctx), [][]byte{[]byte("k")})
 			return err
@@ -129,6 +133,58 @@ func TestTimedOutStatementDropsIdleConnections(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCanceledStatementDropsIdleConnections: a client left that had waited for longer than statements take.
+func TestCanceledStatementDropsIdleConnections(t *testing.T) {
+	for wait, again := range map[time.Duration]bool{time.Millisecond: false, lateAfter: true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newNetworkStore(t, &network{}, &network{}, 32)
+			read := func() error {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer time.AfterFunc(wait, cancel).Stop()
+				_, err := s.MultiGet(ctx, [][]byte{[]byte("k")})
+				return err
+			}
+			require.Error(t, read())
+			require.Equal(t, again, read() == nil)
+		})
+	}
+}
+
+// TestOverloadedDatabaseGetsFewNewConnections: it answers every statement, but too late.
+func TestOverloadedDatabaseGetsFewNewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := &network{}
+		s := newNetworkStore(t, &network{}, writes, 32)
+		began, dropped := time.Now(), 0
+		for time.Since(began) < 10*time.Minute {
+			s.db.DropIdle()
+			conn, err := s.db.write.Conn(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			made := writes.made
+			s.db.dropLate(expired(t), s.db.write, time.Now())
+			if conn, err = s.db.write.Conn(t.Context()); err == nil {
+				err = conn.Close()
+			}
+			require.NoError(t, err)
+			dropped += writes.made - made
+			time.Sleep(500 * time.Millisecond)
+		}
+		require.LessOrEqual(t, dropped, 26) // pauses of 1 s or more that double, then of 30 s or more
+		require.GreaterOrEqual(t, dropped, 10)
+		time.Sleep(2 * dropPause.Max)
+		require.True(t, s.db.lateWrites.due())
+		time.Sleep(dropPause.Min)
+		require.True(t, s.db.lateWrites.due(), "the pause begins anew after a while without drops")
+	})
+}
+
+func expired(t *testing.T) context.Context {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	cancel()
+	return ctx
 }
 
 // TestUrgentReadsDoNotWaitForOtherReads, which use all connections for reading.
