@@ -85,7 +85,7 @@ func TestUndoneStatementsAreRepeated(t *testing.T) {
 		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
 			raw := p.Database(t)
-			for _, number := range []uint16{1213, 3101, 8028} {
+			for _, number := range []uint16{1213, 3101, 8005, 8028} {
 				for _, change := range []func(context.Context, string, *sql.DB) error{migrations.Up, migrations.Down} {
 					db, faults := faultyPool(t, raw)
 					undone := map[string]bool{}

@@ -8,6 +8,8 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/golang-migrate/migrate/v4/database/mysql"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // mysqlDialect serves MySQL, MariaDB and TiDB.
@@ -44,16 +46,8 @@ type keepOpen struct{ database.Driver }
 func (keepOpen) Close() error { return nil }
 
 // undoneByMySQL reports whether err says that the statement, or the transaction that it
-// belongs to, was undone because of another one. Galera answers 1213 to whatever uses a table
-// while another member's CREATE TABLE arrives, be it a SELECT. sqlstore/mysql explains the numbers.
+// belongs to, was undone because of another one.
 func undoneByMySQL(err error) bool {
 	var e *driver.MySQLError
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Number {
-	case 1213, 1412, 3101, 8002, 8022, 8028, 9007:
-		return true
-	}
-	return false
+	return errors.As(err, &e) && retry.UndoneByMySQL(e.Number)
 }

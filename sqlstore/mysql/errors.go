@@ -7,6 +7,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/mysql/failover"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
@@ -37,28 +38,12 @@ var failures = map[uint16]sqldb.Failure{
 	1062: sqldb.FailureConflict, // ER_DUP_ENTRY
 	1690: sqldb.FailureConflict, // ER_DATA_OUT_OF_RANGE
 
-	// Undone, and worth repeating at once.
+	// Undone, and worth repeating at once, as what retry.UndoneByMySQL says is.
 	//
-	// A deadlock undoes the transaction. A lock wait that took too long undoes only the
-	// statement, unless innodb_rollback_on_timeout is set; sqlbrain then rolls the
-	// transaction back. COMMIT can fail with both: it waits for a lock (a backup, or SET
-	// GLOBAL read_only), and Galera answers 1213 if certification fails. Both roll back first.
-	1213: sqldb.FailureRetry, // ER_LOCK_DEADLOCK
+	// A lock wait that took too long undoes only the statement, unless innodb_rollback_on_timeout is set; sqlbrain
+	// then rolls the transaction back. COMMIT, which waits for the lock of a backup or SET GLOBAL read_only, rolls
+	// back first.
 	1205: sqldb.FailureRetry, // ER_LOCK_WAIT_TIMEOUT
-	1020: sqldb.FailureRetry, // ER_CHECKREAD
-	1412: sqldb.FailureRetry, // ER_TABLE_DEF_CHANGED
-	1615: sqldb.FailureRetry, // ER_NEED_REPREPARE
-	1243: sqldb.FailureRetry, // ER_UNKNOWN_STMT_HANDLER
-	// Group Replication: certification failed. All members reach the same decision, so
-	// the transaction is rolled back everywhere.
-	3101: sqldb.FailureRetry, // ER_TRANSACTION_ROLLBACK_DURING_COMMIT
-	// TiDB: rolled back, "the application can safely retry the whole
-	// transaction" (Error Codes and Troubleshooting).
-	8002: sqldb.FailureRetry, // TiDB: transaction to be retried
-	8005: sqldb.FailureRetry, // TiDB: stale write
-	8022: sqldb.FailureRetry, // TiDB: safe to retry
-	8028: sqldb.FailureRetry, // TiDB: schema changed
-	9007: sqldb.FailureRetry, // TiDB: write conflict
 
 	// Refused before anything was done, because the server takes no writes. While
 	// SET GLOBAL read_only waits, a COMMIT is refused and rolled back.
@@ -221,6 +206,8 @@ func (*engine) Classify(err error) sqldb.Failure {
 		return f
 	}
 	switch {
+	case retry.UndoneByMySQL(e.Number):
+		return sqldb.FailureRetry
 	case e.Number >= firstErrorOfTiDB && e.Number <= lastErrorOfTiDB, e.Number >= firstErrorOfConnections &&
 		e.Number <= lastErrorOfConnections:
 		return sqldb.FailureUnknown
