@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -31,7 +32,7 @@ func TestDisturbances(t *testing.T) {
 		tr := startTraffic(t, ns, s)
 		tr.awaitWrites(writesBetween)
 		for range rounds() {
-			for _, d := range disturbances(st) {
+			for _, d := range disturbances(t, st) {
 				t.Log(d.name)
 				d.do()
 				tr.awaitWrites(writesBetween)
@@ -66,7 +67,7 @@ type disturbance struct {
 	do   func()
 }
 
-func disturbances(st *store) (all []disturbance) {
+func disturbances(t *testing.T, st *store) (all []disturbance) {
 	add := func(name string, do func()) { all = append(all, disturbance{name, do}) }
 	if n := st.node; n != nil {
 		add("the node is killed and started again", func() { n.Kill(); n.Start() })
@@ -91,6 +92,17 @@ func disturbances(st *store) (all []disturbance) {
 	if db := st.database; db != nil {
 		add("the database is killed and started again", func() { db.Kill(); db.Start() })
 		add("the database is stopped and started again", func() { db.Stop(); db.Start() })
+		add("the database is frozen, until no node can lead, and continues", func() {
+			db.Pause()
+			defer db.Resume()
+			require.NoError(t, await(within(t, time.Minute), func() error {
+				_, err := st.client(t).Get(within(t, time.Second), "k")
+				if err == nil {
+					return errors.New("a read was answered")
+				}
+				return nil
+			}))
+		})
 	}
 	return all
 }
