@@ -54,8 +54,8 @@ type jobsOfTest struct {
 }
 
 const (
-	jobKeys  = 3
-	jobValue = 9 << 20 // two of them fill a commit
+	jobKeys  = 5
+	jobValue = 11 << 19 // three of them fill a commit; a row of TiDB ends at 6 MiB
 )
 
 // ofKine is the first byte of the values in kine's table.
