@@ -168,18 +168,28 @@ func tooManyKeys(most int) error {
 	return fmt.Errorf("%w: its ranges hold more than %d keys", mvcc.ErrTooLarge, most)
 }
 
-// acquireWeight waits until all ranges of pre fit in memory. It counts them first, and
+// acquireWeight waits until all ranges of pre fit in memory, those at old revisions too. It counts them first, and
 // returns mvcc.ErrTooLarge if they have too many keys.
 func (p *Pipeline) acquireWeight(ctx context.Context, pre *Prefetch) error {
 	most, rev := int64(p.cfg.Limits.TxnKeys), p.cfg.Revisions.Visible()
 	total := int64(0)
+	add := func(span coder.Span, rev int64) error {
+		n, err := p.countUpTo(ctx, span, rev, most-total)
+		if total += n; err == nil && total > most {
+			err = tooManyKeys(p.cfg.Limits.TxnKeys)
+		}
+		return err
+	}
 	for _, r := range pre.ranges {
-		n, err := p.countUpTo(ctx, r.Span(), rev, most-total)
-		if err != nil {
+		if err := add(r.Span(), rev); err != nil {
 			return err
 		}
-		if total += n; total > most {
-			return tooManyKeys(p.cfg.Limits.TxnKeys)
+	}
+	for q := range pre.past {
+		if q.Paged() {
+			total = min(total+max(q.Limit, 1), most)
+		} else if err := add(q.Span(), q.Revision); err != nil {
+			return err
 		}
 	}
 	total = max(total, 1)
@@ -220,6 +230,15 @@ func (p *Pipeline) countUpTo(ctx context.Context, span coder.Span, rev, most int
 // again about those that are refused here.
 func (p *Pipeline) readPast(ctx context.Context, pre *Prefetch) error {
 	for q := range pre.past {
+		if pre.weight == 0 && !q.Paged() { // all its keys are read at once
+			n, err := p.countUpTo(ctx, q.Span(), q.Revision, exclusiveBatchKeys)
+			if err == nil && n > exclusiveBatchKeys {
+				err = p.acquireWeight(ctx, pre)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		res, err := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).RangeAt(ctx, q)
 		switch {
 		case err == nil:

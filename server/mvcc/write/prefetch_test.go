@@ -92,6 +92,32 @@ func TestPrefetchesEndWithTheirRequests(t *testing.T) {
 	require.True(t, l.p.txnWeight.TryAcquire(most), "weight was not released")
 }
 
+// Ranges at old revisions wait for memory like those at the newest one, even if the keys have been deleted since.
+func TestRangesAtOldRevisionsTakeWeight(t *testing.T) {
+	const most = 4 * exclusiveBatchKeys
+	l := lead(t, newStore(t), func(c *Config) { c.Limits.TxnKeys = most })
+	fill(t, l, 2*exclusiveBatchKeys)
+	past := &mvcc.RangeRequest{KeyRange: all(), Revision: l.Revision()}
+	l.must(t, del("k/000001"))
+	prefetch := func(ctx context.Context) (*TxnCommand, error) {
+		return l.p.PrefetchTxn(ctx, &mvcc.Txn{Then: []mvcc.Op{{Range: past}, {Put: put("x", "1").Then[0].Put}}})
+	}
+	first, err := prefetch(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2*exclusiveBatchKeys, first.prefetch.weight)
+	require.Len(t, first.prefetch.past[past].Records, 2*exclusiveBatchKeys)
+	require.True(t, l.p.txnWeight.TryAcquire(1))
+	defer l.p.txnWeight.Release(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = prefetch(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	l.p.Release(first.Prefetched())
+	second, err := prefetch(t.Context())
+	require.NoError(t, err)
+	l.p.Release(second.Prefetched())
+}
+
 // Commits that come while a range is counted must not hide keys that are read at the revision before.
 func TestKeysThatChangeWhileTheyAreCountedCount(t *testing.T) {
 	l := lead(t, newStore(t))
