@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/repair"
@@ -21,9 +23,9 @@ import (
 )
 
 func (p *program) newBackupCommand() *cobra.Command {
-	output, to := outputTable, ""
+	output, to, continuous := outputTable, "", false
 	cmd := &cobra.Command{
-		Use:   "backup --to FILE",
+		Use:   "backup --to FILE | file:///DIRECTORY --continuous",
 		Short: "Write a consistent backup of the database to a file, while servers serve it",
 		Long: `Write a consistent backup of the database to a file, while servers serve it.
 
@@ -32,16 +34,29 @@ snapshot restore read it. It holds one revision with its history, leases, users 
 reads the database directly, in short queries: it needs no running server, and no lock or
 transaction of it lasts. For an SQLite file it runs on the same host as the server, as its user.
 
+With --continuous it first writes such a file into a directory, and then the log of changes, until
+it is stopped: sqlbrain restore --from file:///DIRECTORY --at brings back any moment since then. The
+directory lags about a second. After an interruption it continues where it was; if history was
+compacted since, or while the first file was written, with another such file. Nothing is ever
+removed from the directory. One process at a time should write to it.
+
 FILE must not exist. It appears under its name once it is complete and on disk, with mode 0600.
 Until then its directory holds temporary files, of up to twice the size of the backup.`,
 		Example: `  sqlbrain backup --to /backups/monday.db --data-dir /var/lib/sqlbrain
   sqlbrain backup --to monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
+  sqlbrain backup --to file:///backups/now --continuous --data-dir /var/lib/sqlbrain
   sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other?tls=true'`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.backup(cmd.Context(), to, output) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if continuous {
+				return p.ship(cmd.Context(), to, output)
+			}
+			return p.backup(cmd.Context(), to, output)
+		},
 	}
 	p.needs(cmd, databaseFlags...)
-	cmd.Flags().StringVar(&to, "to", "", "the file to write")
+	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous a directory, as file:///DIRECTORY")
+	cmd.Flags().BoolVar(&continuous, "continuous", false, "follow the database until the command is stopped")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
 		panic(err) // the flag is there
 	}
@@ -71,6 +86,38 @@ func (p *program) backup(ctx context.Context, path string, form output) error {
 	}
 	_, err = fmt.Fprintf(p.stdout, "datastore   %s\nfile        %s, %d bytes\nrevision    %d\n", p.settings.URL(), path,
 		bytes, made.Revision)
+	return err
+}
+
+// ship writes a continuous backup until ctx ends.
+func (p *program) ship(ctx context.Context, target string, form output) error {
+	dir, err := backup.Directory(target)
+	if err != nil {
+		return &usageError{fmt.Errorf("--to %w", err)}
+	}
+	newest := int64(0)
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{ReplaceAttr: logged}))
+	err = p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
+		return backup.Ship(ctx, backup.Config{Store: store, Directory: dir, Log: log,
+			About: snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion},
+			Shipped: func(revision int64) {
+				if newest == 0 {
+					log.Info("the backup follows the database", "revision", revision)
+				}
+				newest = revision
+			}})
+	})
+	if err != nil {
+		return err
+	}
+	if form == outputJSON {
+		return json.NewEncoder(p.stdout).Encode(struct {
+			Datastore string `json:"datastore"`
+			Directory string `json:"directory"`
+			Revision  int64  `json:"revision"`
+		}{p.settings.URL().String(), dir, newest})
+	}
+	_, err = fmt.Fprintf(p.stdout, "datastore   %s\ndirectory   %s\nrevision    %d\n", p.settings.URL(), dir, newest)
 	return err
 }
 

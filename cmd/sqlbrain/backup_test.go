@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -17,7 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // requireOnly demands that a directory has these entries and no other.
@@ -195,4 +198,77 @@ func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "backup.db")
 	a := succeed(t, "backup", "--to", file, "--datastore", newUser(t, database, "SELECT"))
 	require.Contains(t, a.stdout, "revision    2")
+}
+
+// TestContinuousBackup follows a server on each engine, is stopped and started again, and is restored to a moment
+// before everything was deleted.
+func TestContinuousBackup(t *testing.T) {
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
+		n := startNode(t, "--datastore", datastore)
+		c, ctx := n.client(t), testContext(t)
+		target := "file://" + filepath.ToSlash(t.TempDir())
+		lease, err := c.Grant(ctx, 10_000)
+		require.NoError(t, err)
+		put := func(key string) int64 {
+			t.Helper()
+			res, err := c.Put(ctx, key, "v", clientv3.WithLease(lease.ID))
+			require.NoError(t, err)
+			return res.Header.Revision
+		}
+		ship := func(until int64) {
+			t.Helper()
+			running, stop := context.WithCancel(ctx)
+			defer stop()
+			done := make(chan answer, 1)
+			go func() {
+				var stdout, stderr bytes.Buffer
+				code := run(running, []string{"backup", "--to", target, "--continuous", "--datastore", datastore}, nil, &stdout, &stderr)
+				done <- answer{code, stdout.String(), stderr.String()}
+			}()
+			eventually.True(t, "the backup has it", func() bool {
+				b, err := backup.Open(ctx, strings.TrimPrefix(target, "file://"), backup.Moment{})
+				if err != nil {
+					return false
+				}
+				revision, _ := b.Newest()
+				return revision >= until
+			})
+			stop()
+			a := <-done
+			a.requireNoSecret(t)
+			require.Zero(t, a.code, a.stderr)
+			require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", until))
+		}
+		ship(put("first"))
+		for i := range 30 {
+			put(fmt.Sprint("k", i))
+		}
+		kept := put("last")
+		ship(kept)
+		_, err = c.Delete(ctx, "", clientv3.WithPrefix())
+		require.NoError(t, err)
+		ship(kept + 1)
+
+		other := sqliteURL(t)
+		a := succeed(t, "restore", "--from", target, "--at", fmt.Sprint(kept), "--datastore", other)
+		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
+		restored := startNode(t, "--datastore", other).client(t)
+		for _, at := range []int64{kept, kept - 5} {
+			was, err := c.HashKV(ctx, n.endpoint, at)
+			require.NoError(t, err)
+			is, err := restored.HashKV(ctx, restored.Endpoints()[0], at)
+			require.NoError(t, err)
+			require.Equal(t, was.Hash, is.Hash, "revision %d", at)
+		}
+		held, err := restored.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+		require.NoError(t, err)
+		require.Len(t, held.Keys, 32)
+
+		for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
+			"noon": "neither a time", "0": "revisions begin at 1"} {
+			execute(t, "restore", "--from", target, "--at", at, "--datastore", sqliteURL(t)).requireRefused(t, want)
+		}
+		execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "--at is for a continuous backup")
+		execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no directory")
+	})
 }

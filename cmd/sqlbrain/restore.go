@@ -8,12 +8,15 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
+	"github.com/sqlbrain/sqlbrain/server/backup"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -41,6 +44,10 @@ compacted: clients list again. Of an empty database restore cannot know what cli
 revision is kept; raise it with --bump-revision and --mark-compacted if they saw a newer one. These
 flags take precedence, and --bump-revision 0 keeps the revision of the backup.
 
+With --from file:///DIRECTORY it takes a moment of a continuous backup, the end or --at: the keys,
+their history back to the base before it, and the times of revisions. Leases, users and roles are as
+they were up to 10 seconds earlier.
+
 With --from it takes the snapshot from a running server, which should no longer be written to. If
 the server makes no snapshots, as kine, it copies the keys at one revision: their values, mod and
 create revisions, versions, and leases with their full TTL. The history below that revision counts
@@ -64,6 +71,7 @@ as compacted.`,
 		"what a replaced database had")
 	f.BoolVar(&c.compact, "mark-compacted", false,
 		"mark everything below the new revision as compacted (required with --bump-revision, and only then)")
+	f.StringVar(&c.at, "at", "", "with --from file:///DIRECTORY: "+atHelp+" (default: the end of the backup)")
 	c.source.bind(f)
 	addOutputFlag(cmd, &output)
 	return cmd
@@ -77,6 +85,7 @@ type restoreCommand struct {
 	source            source
 	skipHash, compact bool
 	replace           bool
+	at                string
 	bump              int64
 	keep              bool // --bump-revision 0 is given
 }
@@ -99,6 +108,10 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 	switch {
 	case (len(args) == 1) == (c.source.endpoint != ""):
 		return &usageError{errors.New("name a FILE, or a server by --from")}
+	case strings.HasPrefix(c.source.endpoint, "file:"):
+		loaded, err = c.loadContinuous(ctx, o, into)
+	case c.at != "":
+		return &usageError{errors.New("--at is for a continuous backup: --from file:///DIRECTORY")}
 	case len(args) == 1:
 		loaded, err = loadFile(ctx, args[0], c.skipHash, o, into)
 	case c.skipHash:
@@ -112,6 +125,36 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 		return err
 	}
 	return c.report(loaded, form)
+}
+
+// loadContinuous fills the database from a continuous backup.
+func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOptions,
+	into func(load) (*snapshot.Loaded, error)) (*snapshot.Loaded, error) {
+	dir, err := backup.Directory(c.source.endpoint)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--from %w", err)}
+	}
+	var moment backup.Moment
+	if c.at != "" {
+		if moment.Revision, err = strconv.ParseInt(c.at, 10, 64); err != nil {
+			if moment.Time, err = history.ParseTime(c.at, time.Now()); err != nil {
+				return nil, &usageError{fmt.Errorf("--at %s is no revision, and %w", c.at, err)}
+			}
+		} else if moment.Revision < 1 {
+			return nil, &usageError{errors.New("--at: revisions begin at 1")}
+		}
+	}
+	b, err := backup.Open(ctx, dir, moment)
+	if err != nil {
+		return nil, err
+	}
+	if revision, at := b.Newest(); !at.IsZero() {
+		_, _ = fmt.Fprintf(c.stderr, "restoring revision %d of %s\n", revision, history.FormatTime(at)) // as progress
+	}
+	return into(func(store sqlstore.Store, progress func(snapshot.Progress)) (*snapshot.Loaded, error) {
+		o.Progress = progress
+		return b.Load(ctx, store, o)
+	})
 }
 
 // loadFile fills the database from a file.

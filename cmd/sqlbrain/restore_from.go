@@ -35,7 +35,7 @@ type source struct {
 }
 
 func (s *source) bind(f *pflag.FlagSet) {
-	f.StringVar(&s.endpoint, "from", "", "instead of a FILE, the `URL` of a running etcd, sqlbrain or kine")
+	f.StringVar(&s.endpoint, "from", "", "instead of a FILE, the `URL` of a running etcd, sqlbrain or kine, or of a continuous backup")
 	f.StringVar(&s.tls.TrustedCAFile, "cacert", "", "with --from: `file` of the certificates that sign the server's")
 	f.StringVar(&s.tls.CertFile, "cert", "", "with --from: `file` of the client's certificate")
 	f.StringVar(&s.tls.KeyFile, "key", "", "with --from: `file` of its key")

@@ -43,7 +43,8 @@ type Restore struct {
 	rows   []sqlstore.Row
 	bytes  int
 	log    []coder.Change // of whole revisions, not written yet
-	began  time.Time      // the time of all commits: what another server knew of it is not in what it exports
+	at     time.Time      // of its commits
+	began  time.Time
 }
 
 // restoredKey is a key as the versions so far have left it.
@@ -179,18 +180,24 @@ func (j *job) clear(ctx context.Context) error {
 	return remove()
 }
 
-// Put adds a version. The caller adds versions by revision and, within one revision, by
+// Put adds a version, as PutAt does at the time of the restore.
+func (r *Restore) Put(ctx context.Context, rec *coder.Record) error {
+	return r.PutAt(ctx, rec, r.began)
+}
+
+// PutAt adds a version that was committed at a time, which must not be before that of the version before. The caller adds versions by revision and, within one revision, by
 // change. Up to the compact revision it adds only the versions that this revision sees, by
 // revision for each key. Errors: coder.ErrKeyTooLong, the database's.
-func (r *Restore) Put(ctx context.Context, rec *coder.Record) error {
+func (r *Restore) PutAt(ctx context.Context, rec *coder.Record, at time.Time) error {
 	if err := coder.CheckKey(rec.Key); err != nil {
 		return fmt.Errorf("the key %.100q of revision %d: %w", rec.Key, rec.ModRevision, err)
 	}
-	if n := len(r.log); n > 0 && r.log[n-1].Revision != rec.ModRevision && n >= restoreGroup {
+	if n := len(r.log); n > 0 && r.log[n-1].Revision != rec.ModRevision && (n >= restoreGroup || !at.Equal(r.at)) {
 		if err := r.writeLog(ctx); err != nil {
 			return err
 		}
 	}
+	r.at = at
 	if err := r.put(ctx, coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)); err != nil {
 		return err
 	}
@@ -296,7 +303,7 @@ func (r *Restore) writeLog(ctx context.Context) error {
 		return nil
 	}
 	last := r.log[len(r.log)-1].Revision
-	rows := coder.EncodeLog(r.began, r.log)
+	rows := coder.EncodeLog(r.at, r.log)
 	r.log = r.log[:0]
 	if len(rows) > math.MaxUint16 {
 		return fmt.Errorf("the revision %d changes too many keys", last)

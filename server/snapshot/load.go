@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -28,8 +29,18 @@ type LoadOptions struct {
 	// CheckPassword, if not nil, checks each user's password hash. Load refuses a file if
 	// CheckPassword returns an error.
 	CheckPassword func(hash []byte) error
+	// Log, if not nil, continues the versions of the file.
+	Log Log
 	// Progress, if not nil, is called periodically, by the goroutine that loads.
 	Progress func(Progress)
+}
+
+// Log is what was committed after a file was made. Its methods are called several times, and give the same each time.
+type Log interface {
+	// Versions calls f with the versions in the order of revisions, and when each was committed. f may keep them.
+	Versions(ctx context.Context, f func(rec *coder.Record, at time.Time) error) error
+	// State returns the leases, users and roles that take the place of the file's. users is nil if those stay.
+	State() (leases []coder.Lease, users *auth.Change)
 }
 
 // NoBump is the Bump that keeps the revision, whatever the table had.
@@ -115,6 +126,7 @@ type loading struct {
 	// kept has each key's mod revision at the compact revision, 0 if the key was deleted
 	// by then.
 	kept map[string]int64
+	at   time.Time // of the current version of the log; the zero time in the file
 
 	leases []coder.Lease
 	auth   auth.Change
@@ -168,10 +180,18 @@ func (in *loading) survey() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(in.readLeases(), in.readAuth(), in.forEach(bucketAlarm, func(_, _ []byte) error {
+	err = errors.Join(in.readLeases(), in.readAuth(), in.forEach(bucketAlarm, func(_, _ []byte) error {
 		in.alarms++
 		return nil
 	}))
+	if err != nil || in.options.Log == nil {
+		return err
+	}
+	leases, users := in.options.Log.State()
+	if users != nil {
+		in.leases, in.auth = leases, *users
+	}
+	return nil
 }
 
 // versions calls f with the versions in the order of revisions; see decodeVersion. f may
@@ -179,7 +199,8 @@ func (in *loading) survey() error {
 func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
 	var last []byte
 	n := 0
-	return in.forEach(bucketKey, func(k, v []byte) error {
+	in.at = time.Time{}
+	err := in.forEach(bucketKey, func(k, v []byte) error {
 		if n++; n%1000 == 0 {
 			if err := in.ctx.Err(); err != nil {
 				return err
@@ -194,6 +215,13 @@ func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
 			return err
 		}
 		return f(rev, r)
+	})
+	if err != nil || in.options.Log == nil {
+		return err
+	}
+	return in.options.Log.Versions(in.ctx, func(rec *coder.Record, at time.Time) error {
+		in.at = at
+		return f(rec.ModRevision, rec)
 	})
 }
 
@@ -280,7 +308,10 @@ func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
 			return nil
 		}
 		l.Versions++
-		return r.Put(in.ctx, rec)
+		if in.at.IsZero() {
+			return r.Put(in.ctx, rec)
+		}
+		return r.PutAt(in.ctx, rec, in.at)
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,232 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+)
+
+func TestMain(m *testing.M) { eventually.NoLeaks(m) }
+
+// world is a store that is served, whose commits are a second apart.
+type world struct {
+	t     *testing.T
+	store sqlstore.Store
+	*replica.Replica
+	clock time.Time
+	dir   string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, store: memstore.New(), clock: time.Now().Add(-time.Hour).Truncate(time.Second), dir: t.TempDir()}
+	t.Cleanup(func() { require.NoError(t, w.store.Close()) })
+	w.Replica = w.serve(w.store)
+	return w
+}
+
+func (w *world) serve(store sqlstore.Store) *replica.Replica {
+	cfg := replica.DefaultConfig()
+	cfg.Exclusive, cfg.Logger, cfg.RequestTimeout = true, slog.New(slog.DiscardHandler), eventually.Patience
+	cfg.CommitClock = func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }
+	r, err := replica.OpenLeader(w.t.Context(), store, cfg)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { require.NoError(w.t, r.Close(context.Background())) })
+	return r
+}
+
+// write makes n transactions of random puts and deletes.
+func (w *world) write(n int, random *rand.Rand) {
+	for range n {
+		txn := &mvcc.Txn{}
+		for _, k := range random.Perm(5)[:1+random.IntN(2)] {
+			key := fmt.Appendf(nil, "k%d", k)
+			if random.IntN(4) == 0 {
+				txn.Then = append(txn.Then, mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: mvcc.KeyRange{Key: key}}})
+				continue
+			}
+			txn.Then = append(txn.Then, mvcc.Op{Put: &mvcc.PutRequest{Key: key, Value: make([]byte, random.IntN(300))}})
+		}
+		_, err := w.Txn(w.t.Context(), auth.System, txn, true)
+		require.NoError(w.t, err)
+	}
+}
+
+// ship ships until the backup has the newest revision.
+func (w *world) ship() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	defer cancel()
+	newest := w.Revision()
+	err := Ship(ctx, Config{Store: w.store, Directory: w.dir, Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
+		Interval: time.Millisecond, Shipped: func(revision int64) {
+			if revision >= newest {
+				cancel()
+			}
+		}})
+	require.NoError(w.t, err)
+}
+
+func hash(t *testing.T, r *replica.Replica, revision int64) uint32 {
+	t.Helper()
+	h, err := r.Exporter.HashKV(t.Context(), auth.System, revision, func(rec *coder.Record) ([]byte, error) {
+		return fmt.Appendf(nil, "%+v", *rec), nil
+	})
+	require.NoError(t, err)
+	return h.Hash
+}
+
+// restored returns what a backup was restored to.
+func (w *world) restored(at Moment) (*replica.Replica, sqlstore.Store) {
+	w.t.Helper()
+	b, err := Open(w.t.Context(), w.dir, at)
+	require.NoError(w.t, err)
+	store := memstore.New()
+	w.t.Cleanup(func() { require.NoError(w.t, store.Close()) })
+	_, err = b.Load(w.t.Context(), store, snapshot.LoadOptions{})
+	require.NoError(w.t, err)
+	return w.serve(store), store
+}
+
+// TestRestoreAtEveryRevision compares the hash of each with that of the store, and the times of commits. The shipper
+// starts several times.
+func TestRestoreAtEveryRevision(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t)
+	w.write(5, random)
+	first := w.Revision()
+	for range 4 {
+		w.ship()
+		w.write(10, random)
+	}
+	w.ship()
+	log := history.New(w.store, w.Mark)
+	for revision := first; revision <= w.Revision(); revision++ {
+		commit, err := log.CommitOf(t.Context(), revision)
+		require.NoError(t, err)
+		for _, at := range []Moment{{Revision: revision}, {Time: commit.At}, {Time: commit.At.Add(999 * time.Millisecond)}} {
+			got, store := w.restored(at)
+			require.Equal(t, revision, got.Revision(), "%+v", at)
+			require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
+			if revision > first {
+				again, err := history.New(store, got.Mark).CommitOf(t.Context(), revision)
+				require.NoError(t, err)
+				require.True(t, commit.At.Equal(again.At), "revision %d: %s and %s", revision, commit.At, again.At)
+			}
+		}
+	}
+	for _, at := range []Moment{{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: w.clock.Add(-time.Hour)}} {
+		_, err := Open(t.Context(), w.dir, at)
+		require.ErrorIs(t, err, ErrNotCovered, "%+v", at)
+	}
+}
+
+// TestGapIsClosedByABase: while the shipper did not run, the history that it needs was compacted. Moments before the
+// gap, and after it, can be restored.
+func TestGapIsClosedByABase(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	w := newWorld(t)
+	w.write(5, random)
+	w.ship()
+	w.write(5, random)
+	w.ship()
+	before := w.Revision()
+	want := hash(t, w.Replica, before)
+	w.write(10, random)
+	_, err := w.Compact(t.Context(), auth.System, w.Revision()-2, true)
+	require.NoError(t, err)
+	w.ship()
+	afterGap := w.Revision()
+	w.write(5, random)
+	w.ship()
+	got, _ := w.restored(Moment{Revision: before})
+	require.Equal(t, want, hash(t, got, 0))
+	for revision := afterGap; revision <= w.Revision(); revision++ {
+		got, _ := w.restored(Moment{Revision: revision})
+		require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
+	}
+	_, err = Open(t.Context(), w.dir, Moment{Revision: before + 1})
+	require.ErrorIs(t, err, ErrNotCovered, "it is in the gap")
+}
+
+// TestDamageIsFound in each file: a missing one, a shorter one, one with another bit, one in the place of another.
+func TestDamageIsFound(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	w := newWorld(t)
+	w.write(3, random)
+	w.ship()
+	w.write(20, random)
+	w.ship()
+	_, err := Open(t.Context(), w.dir, Moment{})
+	require.NoError(t, err)
+	names, err := filepath.Glob(filepath.Join(w.dir, "log-*"))
+	require.NoError(t, err)
+	require.Greater(t, len(names), 2)
+	for i, name := range names {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		other, err := os.ReadFile(names[(i+1)%len(names)])
+		require.NoError(t, err)
+		flipped := append([]byte(nil), content...)
+		flipped[random.IntN(len(flipped))] ^= 1 << random.IntN(8)
+		for what, damaged := range map[string][]byte{"missing": nil, "shorter": content[:len(content)-1], "flipped": flipped,
+			"another": other, "empty": {}} {
+			if require.NoError(t, os.Remove(name)); damaged != nil {
+				require.NoError(t, os.WriteFile(name, damaged, 0o600))
+			}
+			_, err := Open(t.Context(), w.dir, Moment{})
+			require.ErrorIs(t, err, ErrDamaged, "%s: %s", name, what)
+			require.NoError(t, os.WriteFile(name, content, 0o600))
+		}
+	}
+	_, err = Open(t.Context(), w.dir, Moment{})
+	require.NoError(t, err)
+}
+
+// TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits.
+func TestAnotherHistoryIsRefused(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	w := newWorld(t)
+	w.write(5, random)
+	w.ship()
+	w.write(5, random)
+	w.ship()
+	ship := func(store sqlstore.Store) error {
+		return Ship(t.Context(), Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler)})
+	}
+	other := newWorld(t)
+	other.write(20, random)
+	require.ErrorIs(t, ship(other.store), ErrNotContinued)
+
+	identity, err := w.store.Get(t.Context(), coder.IdentityKey())
+	require.NoError(t, err)
+	for _, writes := range []int{2, 20} { // behind the backup, and past it with other content
+		lost := memstore.New()
+		t.Cleanup(func() { require.NoError(t, lost.Close()) })
+		batch := lost.BeginBatchWrite()
+		batch.Put(coder.IdentityKey(), identity)
+		require.NoError(t, batch.Commit(t.Context()))
+		again := &world{t: t, store: lost, clock: w.clock}
+		again.Replica = again.serve(lost)
+		again.write(writes, random)
+		require.ErrorIs(t, ship(lost), ErrNotContinued)
+	}
+}

@@ -1,0 +1,168 @@
+package backup
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/durable"
+)
+
+const (
+	manifestName = "manifest.json"
+	// manifestFormat is raised when older versions must not read a backup.
+	manifestFormat = 1
+	// maxFile bounds a segment that is read into memory. Ship makes much smaller ones, unless a commit is larger.
+	maxFile = 1 << 30
+)
+
+// manifest says what a directory has.
+type manifest struct {
+	Format  int    `json:"format"`
+	Cluster string `json:"cluster"` // the id of the cluster in hexadecimal
+	Bases   []base `json:"bases"`   // by revision
+	// Newest is the newest segment; its Last is 0 if there is none.
+	Newest segment `json:"newest"`
+}
+
+// base is a snapshot file.
+type base struct {
+	Revision int64     `json:"revision"`
+	At       time.Time `json:"at"` // when that was committed
+	// Before is the newest segment when it was made. Segments after it continue the base, and do not continue Before.
+	Before segment `json:"before"`
+}
+
+func (b base) name() string { return fmt.Sprintf("base-%020d.db", b.Revision) }
+
+// segment names a segment.
+type segment struct {
+	First int64  `json:"first"`
+	Last  int64  `json:"last"`
+	Hash  string `json:"sha256"`
+}
+
+func (s segment) name() string { return fmt.Sprintf("log-%020d-%020d.seg", s.First, s.Last) }
+
+// directory is a backup in a directory. If several processes write to it, the manifest leads to what one of them wrote.
+type directory string
+
+// manifest reads the manifest; a directory without one is an empty backup. Errors: ErrDamaged, the disk's.
+func (d directory) manifest() (m manifest, err error) {
+	raw, err := os.ReadFile(filepath.Join(string(d), manifestName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return manifest{Format: manifestFormat}, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestName, err)
+	}
+	if m.Format != manifestFormat {
+		return m, fmt.Errorf("%s has format %d: another version wrote it", manifestName, m.Format)
+	}
+	slices.SortFunc(m.Bases, func(a, b base) int { return cmp.Compare(a.Revision, b.Revision) })
+	return m, nil
+}
+
+func (d directory) setManifest(m manifest) error {
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return d.create(manifestName, func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
+		return err
+	})
+}
+
+// create writes a file, which has its name once it is complete and flushed.
+func (d directory) create(name string, write func(io.Writer) error) (err error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(string(d), ".part-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // after the rename nothing has this name
+		}
+	}()
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(string(d), name)); err != nil {
+		return err
+	}
+	return durable.FlushDir(string(d))
+}
+
+func (d directory) read(name string) ([]byte, error) {
+	path := filepath.Join(string(d), name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%w: %s has %d bytes", ErrDamaged, name, info.Size())
+	}
+	return os.ReadFile(path)
+}
+
+// chain returns the segments from a revision on to newest, each of which continues the one before. It reads them from
+// the newest back, and keeps their names. Errors: ErrDamaged, the disk's.
+func (d directory) chain(newest segment, from int64) ([]segment, error) {
+	var all []segment
+	for s := newest; s.Last >= from && s.Last > 0; {
+		file, err := d.read(s.name())
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: it is missing", ErrDamaged)
+		}
+		if err == nil && hashOf(file) != s.Hash {
+			err = fmt.Errorf("%w: it is not the one that its successor names", ErrDamaged)
+		}
+		var h header
+		if err == nil {
+			h, err = decodeSegment(file, nil)
+		}
+		if err == nil && (h.First != s.First || h.Last != s.Last) {
+			err = fmt.Errorf("%w: it has the revisions %d to %d", ErrDamaged, h.First, h.Last)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name(), err)
+		}
+		all = append(all, s)
+		if h.Previous.Last != 0 && h.Previous.Last != s.First-1 {
+			return nil, fmt.Errorf("%w: %s continues revision %d", ErrDamaged, s.name(), h.Previous.Last)
+		}
+		s = h.Previous
+	}
+	slices.Reverse(all)
+	if len(all) > 0 && all[0].First > from {
+		return nil, fmt.Errorf("%w: nothing has revision %d", ErrDamaged, from)
+	}
+	return all, nil
+}
+
+// Directory returns the directory that a URL names, file:///DIR.
+func Directory(target string) (string, error) {
+	path, ok := strings.CutPrefix(target, "file://")
+	if !ok || !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%s names no directory: it must be file:// and an absolute path", target)
+	}
+	return path, nil
+}

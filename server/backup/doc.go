@@ -1,0 +1,24 @@
+// Package backup keeps a continuous backup of a table: bases, which are snapshot files of etcd's format, and segments,
+// which have the log rows and version rows of all commits since.
+//
+// A directory holds:
+//
+//	manifest.json           the cluster, the bases, and the newest segment
+//	base-R.db               the store at revision R
+//	log-A-B.seg             the commits of the revisions A to B
+//
+// Files but the manifest never change. Each has its name once it is complete and flushed, and the manifest names it
+// afterwards. A file that the manifest does not lead to is no part of the backup.
+//
+// It upholds:
+//
+//   - Nothing is missing between a base and the newest segment: each segment names the hash of the one before, and
+//     begins at the next revision. The manifest names the newest (TestDamageIsFound).
+//   - A gap in the log, because compaction was faster or the database lost data, is closed by a new base, and never
+//     passed over (TestGapIsClosedByABase).
+//   - Revisions are restored as they were committed, with the times of their commits (TestRestoreAtEveryRevision).
+//   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart:
+//     the log does not have their changes.
+//
+// Start reading at ship.go, then segment.go and directory.go.
+package backup

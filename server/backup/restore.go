@@ -1,0 +1,200 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// ErrNotCovered: a backup does not have the moment.
+var ErrNotCovered = errors.New("the backup does not have this moment")
+
+// Moment is a revision or a time; the zero Moment is the end of the backup.
+type Moment struct {
+	Revision int64
+	Time     time.Time
+}
+
+// Backup is a backup at a moment. It implements snapshot.Log.
+type Backup struct {
+	from     directory
+	base     base
+	segments []segment
+	at       Moment
+
+	newest     int64     // the last revision up to the moment, and when it was committed
+	newestTime time.Time // the zero time if that is in the base
+	leases     []coder.Lease
+	users      *auth.Change
+}
+
+// Open finds what a moment needs, and reads all of it once to find damage. Errors: ErrNotCovered, ErrDamaged, the
+// disk's.
+func Open(ctx context.Context, dir string, at Moment) (*Backup, error) {
+	b := &Backup{from: directory(dir), at: at}
+	m, err := b.from.manifest()
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Bases) == 0 {
+		return nil, fmt.Errorf("%w: %s has no base", ErrNotCovered, dir)
+	}
+	end := m.Newest
+	i := len(m.Bases) - 1
+	for ; b.after(m.Bases[i]); i-- {
+		if end = m.Bases[i].Before; i == 0 {
+			return nil, fmt.Errorf("%w: it begins at revision %d of %s", ErrNotCovered, m.Bases[0].Revision,
+				history.FormatTime(m.Bases[0].At))
+		}
+	}
+	b.base = m.Bases[i]
+	b.newest = b.base.Revision
+	if b.segments, err = b.from.chain(end, b.base.Revision+1); err != nil {
+		return nil, err
+	}
+	err = b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
+		b.newest, b.newestTime = rec.ModRevision, at
+		return nil
+	})
+	if err == nil && b.newest < at.Revision {
+		err = fmt.Errorf("%w: it ends at revision %d", ErrNotCovered, b.newest)
+	}
+	return b, err
+}
+
+// after reports whether a base has more than the moment.
+func (b *Backup) after(x base) bool {
+	return b.at.Revision > 0 && x.Revision > b.at.Revision || !b.at.Time.IsZero() && x.At.After(b.at.Time)
+}
+
+// covers reports whether a revision that was committed at that time is part of the moment.
+func (b *Backup) covers(revision int64, at time.Time) bool {
+	return (b.at.Revision == 0 || revision <= b.at.Revision) && (b.at.Time.IsZero() || !at.After(b.at.Time))
+}
+
+// Newest returns the last revision up to the moment, and when it was committed; the zero time if that is not known.
+func (b *Backup) Newest() (revision int64, at time.Time) { return b.newest, b.newestTime }
+
+// Load fills a store with the backup, see snapshot.Saved.Load.
+func (b *Backup) Load(ctx context.Context, store sqlstore.Store, o snapshot.LoadOptions) (l *snapshot.Loaded, err error) {
+	file, err := snapshot.Open(ctx, filepath.Join(string(b.from), b.base.name()), false)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	o.Log = b
+	return file.Load(ctx, store, o)
+}
+
+// State implements snapshot.Log.
+func (b *Backup) State() ([]coder.Lease, *auth.Change) { return b.leases, b.users }
+
+// Versions implements snapshot.Log.
+func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time.Time) error) error {
+	b.leases, b.users = nil, nil
+	for _, s := range b.segments {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		file, err := b.from.read(s.name())
+		if err == nil && hashOf(file) != s.Hash {
+			err = fmt.Errorf("%w: it has changed", ErrDamaged)
+		}
+		r := &rows{backup: b, f: f}
+		var h header
+		if err == nil {
+			h, err = decodeSegment(file, r.row)
+		}
+		if err == nil && len(r.expected) > 0 {
+			err = fmt.Errorf("%w: versions are missing", ErrDamaged)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name(), err)
+		}
+		if !b.covers(h.Last, r.at) {
+			return nil
+		}
+		if h.State {
+			b.leases, b.users = r.leases, &r.users
+		}
+	}
+	return nil
+}
+
+// rows takes the rows of one segment.
+type rows struct {
+	backup   *Backup
+	f        func(rec *coder.Record, at time.Time) error
+	expected []coder.Change // whose version rows follow
+	at       time.Time
+	leases   []coder.Lease
+	users    auth.Change
+}
+
+func (r *rows) row(row sqlstore.Row) error {
+	if _, _, err := coder.DecodeLogKey(row.Key); err == nil {
+		if len(r.expected) > 0 {
+			return fmt.Errorf("%w: versions of revision %d are missing", ErrDamaged, r.expected[0].Revision)
+		}
+		if r.expected, err = coder.DecodeLog(row.Value); err != nil {
+			return err
+		}
+		r.at, err = coder.DecodeLogTime(row.Value)
+		return err
+	}
+	if len(r.expected) > 0 {
+		c := r.expected[0]
+		key, revision, err := coder.DecodeVersionKey(row.Key)
+		if err != nil || string(key) != string(c.Key) || revision != c.Revision {
+			return fmt.Errorf("%w: the version of %q at revision %d is missing", ErrDamaged, c.Key, c.Revision)
+		}
+		rec, err := coder.DecodeVersion(key, revision, row.Value)
+		if err != nil {
+			return err
+		}
+		r.expected = r.expected[1:]
+		if !r.backup.covers(revision, r.at) {
+			return nil
+		}
+		return r.f(rec, r.at)
+	}
+	return r.state(row)
+}
+
+// state takes a row of a lease, a user, a role or the settings.
+func (r *rows) state(row sqlstore.Row) error {
+	if l, err := coder.DecodeLease(row.Key, row.Value); err == nil {
+		r.leases = append(r.leases, l)
+		return nil
+	}
+	if string(row.Key) == string(coder.AuthSettingsKey()) {
+		s, err := coder.DecodeAuthSettings(row.Value)
+		r.users.Enabled, r.users.Revision = s.Enabled, s.Revision
+		return err
+	}
+	kind, name, err := coder.DecodeAuthKey(row.Key)
+	if err != nil {
+		return err
+	}
+	content, err := coder.DecodeAuthValue(row.Value)
+	if err != nil {
+		return err
+	}
+	to := &r.users.Users
+	if kind == coder.AuthRole {
+		to = &r.users.Roles
+	}
+	if *to == nil {
+		*to = make(map[string][]byte)
+	}
+	(*to)[name] = content
+	return nil
+}

@@ -1,0 +1,125 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+)
+
+// ErrDamaged: a file is not what was written.
+var ErrDamaged = errors.New("the backup is damaged")
+
+const (
+	// magic begins a segment. Its last byte is the version of the format.
+	magic = "sqlbrain-segment\x01"
+	// maxHeader and maxPart bound what is taken of a segment before it is looked at: a row has a key of up to
+	// coder.MaxInternalKey, and a value of up to 16 MiB.
+	maxHeader, maxPart = 64 << 10, 1 << 28
+)
+
+// header is the first line of a segment, in JSON.
+type header struct {
+	First    int64   `json:"first"`    // revision
+	Last     int64   `json:"last"`     // revision
+	Previous segment `json:"previous"` // the segment before; zero for the first one after a base
+	State    bool    `json:"state"`    // rows of leases, users and roles follow those of the log
+}
+
+// encodeSegment returns a segment, and its SHA-256 in hexadecimal.
+//
+//	magic, gzip of: header, "\n", for each row: uvarint len(key), key, uvarint len(value), value
+//	SHA-256 of all before (32)
+func encodeSegment(h header, rows []sqlstore.Row) (file []byte, hash string, err error) {
+	var b bytes.Buffer
+	b.WriteString(magic)
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err != nil {
+		return nil, "", err
+	}
+	line, err := json.Marshal(h)
+	if err != nil {
+		return nil, "", err
+	}
+	out := bufio.NewWriter(z)
+	_, err = out.Write(append(line, '\n'))
+	for _, row := range rows {
+		for _, part := range [][]byte{row.Key, row.Value} {
+			_, werr := out.Write(binary.AppendUvarint(nil, uint64(len(part))))
+			_, perr := out.Write(part)
+			err = errors.Join(err, werr, perr)
+		}
+	}
+	if err = errors.Join(err, out.Flush(), z.Close()); err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256(b.Bytes())
+	b.Write(sum[:])
+	return b.Bytes(), hashOf(b.Bytes()), nil
+}
+
+func hashOf(file []byte) string {
+	sum := sha256.Sum256(file)
+	return hex.EncodeToString(sum[:])
+}
+
+// decodeSegment checks a segment and calls f with its rows, if f is not nil. Errors: ErrDamaged, f's.
+func decodeSegment(file []byte, f func(sqlstore.Row) error) (h header, err error) {
+	damaged := func(what string) error { return fmt.Errorf("%w: %s", ErrDamaged, what) }
+	if len(file) < len(magic)+sha256.Size || !bytes.HasPrefix(file, []byte(magic)) {
+		return h, damaged("no segment of this version")
+	}
+	content, sum := file[:len(file)-sha256.Size], file[len(file)-sha256.Size:]
+	if want := sha256.Sum256(content); !bytes.Equal(sum, want[:]) {
+		return h, damaged("its checksum does not match")
+	}
+	z, err := gzip.NewReader(bytes.NewReader(content[len(magic):]))
+	if err != nil {
+		return h, damaged(err.Error())
+	}
+	in := bufio.NewReaderSize(z, maxHeader)
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return h, damaged("no header")
+	}
+	if err := json.Unmarshal(line, &h); err != nil {
+		return h, damaged("header: " + err.Error())
+	}
+	part := func() ([]byte, error) {
+		n, err := binary.ReadUvarint(in)
+		if err != nil {
+			return nil, err
+		}
+		if n > maxPart {
+			return nil, damaged("a row is too large")
+		}
+		b := make([]byte, n)
+		_, err = io.ReadFull(in, b)
+		return b, err
+	}
+	for f != nil {
+		key, err := part()
+		if errors.Is(err, io.EOF) {
+			return h, nil
+		}
+		var value []byte
+		if err == nil {
+			value, err = part()
+		}
+		if err != nil {
+			return h, damaged("a row: " + err.Error())
+		}
+		if err := f(sqlstore.Row{Key: key, Value: value}); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}

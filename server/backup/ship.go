@@ -1,0 +1,342 @@
+package backup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+)
+
+const (
+	defaultInterval      = 800 * time.Millisecond
+	defaultStateInterval = 10 * time.Second
+	defaultSegmentBytes  = 8 << 20
+	// valuesAtATime is how many version rows one statement reads.
+	valuesAtATime = 16
+)
+
+// ErrNotContinued: the database does not continue what the directory has: it is another cluster's, or lost commits.
+var ErrNotContinued = errors.New("the database does not continue this backup: choose an empty directory")
+
+// errGap: the log does not go back to the newest revision of the backup.
+var errGap = errors.New("the log does not go back to the end of the backup")
+
+// Config configures Ship.
+type Config struct {
+	Store     sqlstore.Store
+	Directory string
+	Log       *slog.Logger
+	About     snapshot.About // of the bases
+	// Shipped, if not nil, is called with the newest revision of the backup.
+	Shipped func(revision int64)
+
+	// Tests lower these; 0: the defaults.
+	Interval      time.Duration // between two looks at the log
+	StateInterval time.Duration // between two looks at leases, users and roles
+	SegmentBytes  int           // of rows, above which a segment ends
+}
+
+// Ship writes a backup of a table until ctx ends: a base, if the directory has none that can be continued, then the
+// log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
+// the disk fails, and returns nil at the end of ctx, else ErrNotContinued or ErrDamaged.
+func Ship(ctx context.Context, cfg Config) error {
+	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
+	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
+	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes)
+	s := &shipper{Config: cfg, to: directory(cfg.Directory), mark: compact.NewMark(cfg.Store)}
+	opened := false
+	for failures := 0; ; {
+		var err error
+		if !opened {
+			err = s.open(ctx)
+			opened = err == nil
+		}
+		if err == nil {
+			err = s.step(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged):
+			return err
+		case err == nil:
+			failures = 0
+			continue
+		}
+		failures++
+		s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position())
+		if retry.Database.Wait(ctx, failures) != nil {
+			return nil
+		}
+	}
+}
+
+// shipper is one Ship. It belongs to one goroutine.
+type shipper struct {
+	Config
+	to       directory
+	mark     *compact.Mark
+	manifest manifest
+	gap      bool      // the next segment begins a new chain
+	looked   time.Time // when leases, users and roles were read
+}
+
+// position returns the newest revision of the backup, 0 if there is none.
+func (s *shipper) position() int64 {
+	position := s.manifest.Newest.Last
+	if n := len(s.manifest.Bases); n > 0 {
+		position = max(position, s.manifest.Bases[n-1].Revision)
+	}
+	return position
+}
+
+// open reads the manifest, and compares the table with the end of the backup.
+func (s *shipper) open(ctx context.Context) (err error) {
+	if err := repair.RefuseUnfinished(ctx, s.Store); err != nil {
+		return err
+	}
+	if s.manifest, err = s.to.manifest(); err != nil {
+		return err
+	}
+	identity, err := s.Store.Get(ctx, coder.IdentityKey())
+	if err != nil {
+		return fmt.Errorf("reading the identity of the cluster: %w", err)
+	}
+	if s.manifest.Cluster != "" && s.manifest.Cluster != string(identity) {
+		return fmt.Errorf("%w: it is of another cluster", ErrNotContinued)
+	}
+	s.manifest.Cluster = string(identity)
+	newest := s.manifest.Newest
+	s.gap = newest.Last != s.position() // a base is newer
+	if newest.Last == 0 {
+		return nil
+	}
+	file, err := s.to.read(newest.name())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if hashOf(file) != newest.Hash {
+		return fmt.Errorf("%w: %s is not the one of %s", ErrDamaged, newest.name(), manifestName)
+	}
+	var last sqlstore.Row
+	_, err = decodeSegment(file, func(row sqlstore.Row) error {
+		if _, _, err := coder.DecodeLogKey(row.Key); err == nil {
+			last = row
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", newest.name(), err)
+	}
+	stored, err := s.Store.Get(ctx, last.Key)
+	if errors.Is(err, sqlstore.ErrKeyNotFound) { // compacted, or lost: then the next revisions are not there either
+		return nil
+	}
+	if err == nil && !bytes.Equal(stored, last.Value) {
+		err = fmt.Errorf("%w: revision %d is another one", ErrNotContinued, newest.Last)
+	}
+	return err
+}
+
+// step writes a base or a segment, or waits if there is nothing to write.
+func (s *shipper) step(ctx context.Context) error {
+	position := s.position()
+	if position == 0 {
+		return s.writeBase(ctx)
+	}
+	token, _, err := fence.LoadToken(ctx, s.Store)
+	switch {
+	case err != nil:
+		return err
+	case token.Revision < position:
+		return fmt.Errorf("%w: it is at revision %d, and the backup at %d", ErrNotContinued, token.Revision, position)
+	case token.Revision == position:
+		return retry.Sleep(ctx, s.Interval)
+	}
+	full, err := s.writeSegment(ctx, position)
+	switch {
+	case errors.Is(err, errGap):
+		s.Log.Warn("the backup has a gap, a new base follows", "after", position, "error", err)
+		return s.writeBase(ctx)
+	case err != nil || full:
+		return err
+	}
+	return retry.Sleep(ctx, s.Interval) // else each commit would be a segment
+}
+
+// writeBase writes the store at its newest revision, from which the log continues.
+func (s *shipper) writeBase(ctx context.Context) (err error) {
+	var made *export.Snapshot
+	file, err := snapshot.NewMaker(s.Directory).Make(ctx, func() (_ *export.Snapshot, err error) {
+		made, err = export.OpenTable(ctx, s.Store)
+		return made, err
+	}, s.About)
+	if err != nil {
+		return fmt.Errorf("writing a base: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	commit, err := history.New(s.Store, s.mark.Read).CommitOf(ctx, made.Revision)
+	if err != nil {
+		return err
+	}
+	b := base{Revision: made.Revision, At: commit.At, Before: s.manifest.Newest}
+	if b.At.IsZero() {
+		b.At = time.Now() // the log does not say; nothing later is in the base
+	}
+	err = s.to.create(b.name(), func(w io.Writer) error {
+		return file.Send(func(block []byte, _ int64) error {
+			_, err := w.Write(block)
+			return errors.Join(err, ctx.Err())
+		})
+	})
+	if err != nil {
+		return err
+	}
+	next := s.manifest
+	next.Bases = append(slices.Clone(next.Bases), b)
+	return s.publish(next, true)
+}
+
+// publish makes next the manifest.
+func (s *shipper) publish(next manifest, gap bool) error {
+	if err := s.to.setManifest(next); err != nil {
+		return err
+	}
+	s.manifest, s.gap = next, gap
+	if s.Shipped != nil {
+		s.Shipped(s.position())
+	}
+	return nil
+}
+
+// writeSegment writes the commits after position, as many as a segment has: then it is full. Errors: errGap, the
+// database's, the disk's.
+func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, err error) {
+	rows, last, full, err := s.commits(ctx, position)
+	// Rows may have been removed while they were read.
+	mark, merr := s.mark.Read(ctx)
+	switch {
+	case merr != nil:
+		return false, merr
+	case position+1 < mark:
+		return false, fmt.Errorf("%w: history begins at revision %d", errGap, mark)
+	case err != nil:
+		return false, err
+	}
+	h := header{First: position + 1, Last: last, Previous: s.manifest.Newest}
+	if s.gap {
+		h.Previous = segment{}
+	}
+	if now := time.Now(); now.Sub(s.looked) >= s.StateInterval {
+		state, err := s.state(ctx)
+		if err != nil {
+			return false, err
+		}
+		rows, h.State, s.looked = append(rows, state...), true, now
+	}
+	file, hash, err := encodeSegment(h, rows)
+	if err != nil {
+		return false, err
+	}
+	written := segment{First: h.First, Last: h.Last, Hash: hash}
+	err = s.to.create(written.name(), func(w io.Writer) error {
+		_, err := w.Write(file)
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	next := s.manifest
+	next.Newest = written
+	return full, s.publish(next, false)
+}
+
+// commits reads the log rows of whole commits after position, each followed by its version rows, and returns the
+// newest revision of them. full says that it ended at SegmentBytes.
+func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.Row, last int64, full bool, err error) {
+	lo, hi := coder.LogBounds(position+1, math.MaxInt64)
+	size, last, expected := 0, position, position+1
+	for row, err := range s.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return nil, 0, false, err
+		}
+		rev, part, err := coder.DecodeLogKey(row.Key)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if full = rev != last && size >= s.SegmentBytes; full {
+			break
+		}
+		changes, err := coder.DecodeLog(row.Value)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if part == 1 && (len(changes) == 0 || changes[0].Revision != expected) {
+			if rows == nil {
+				return nil, 0, false, fmt.Errorf("%w: no commit has revision %d", errGap, expected)
+			}
+			break // the next segment finds the gap
+		}
+		rows, last, expected = append(rows, row), rev, rev+1
+		size += len(row.Key) + len(row.Value)
+		for some := range slices.Chunk(changes, valuesAtATime) {
+			keys := make([][]byte, len(some))
+			for i, c := range some {
+				keys[i] = coder.EncodeVersionKey(c.Key, c.Revision)
+			}
+			values, err := s.Store.MultiGet(ctx, keys)
+			if err != nil {
+				return nil, 0, false, err
+			}
+			for i, value := range values {
+				if value == nil {
+					return nil, 0, false, fmt.Errorf("the version row of %q at revision %d is missing", some[i].Key, some[i].Revision)
+				}
+				rows = append(rows, sqlstore.Row{Key: keys[i], Value: value})
+				size += len(keys[i]) + len(value)
+			}
+		}
+	}
+	if rows == nil {
+		return nil, 0, false, fmt.Errorf("%w: no commit is left after revision %d", errGap, position)
+	}
+	return rows, last, full, nil
+}
+
+// state reads the rows of leases, users and roles.
+func (s *shipper) state(ctx context.Context) (rows []sqlstore.Row, err error) {
+	for _, bounds := range []func() (lo, hi []byte){
+		coder.LeaseBounds,
+		func() (lo, hi []byte) { return coder.AuthBounds(coder.AuthUser) },
+		func() (lo, hi []byte) { return coder.AuthBounds(coder.AuthRole) },
+	} {
+		lo, hi := bounds()
+		for row, err := range s.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, row)
+		}
+	}
+	settings, err := s.Store.Get(ctx, coder.AuthSettingsKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return rows, nil
+	}
+	return append(rows, sqlstore.Row{Key: coder.AuthSettingsKey(), Value: settings}), err
+}
