@@ -86,7 +86,8 @@ func FuzzKeys(f *testing.F) {
 
 func FuzzLog(f *testing.F) {
 	f.Add(int64(1), int32(0), []byte("a"), int64(0), false, 3, int64(1_750_000_000_000))
-	f.Add(int64(math.MaxInt64), int32(math.MaxInt32), bytes.Repeat([]byte{0xff}, 3000), int64(math.MaxInt64-1), true, 900, int64(-1))
+	f.Add(int64(math.MaxInt64), int32(math.MaxInt32), bytes.Repeat([]byte{0xff}, 3000), int64(math.MaxInt64-1), true, 900,
+		int64(-1))
 	f.Fuzz(func(t *testing.T, rev int64, sub int32, key []byte, prev int64, del bool, n int, ms int64) {
 		at := time.UnixMilli(ms)
 		if rev < 0 || sub < 0 || prev < 0 || n < 0 || n > 2000 || len(key) > MaxInternalKey {

@@ -141,7 +141,8 @@ func RowVersions(value []byte) (own, prev int64, ok bool) {
 func malformed(value []byte, what string, args ...any) error {
 	what = fmt.Sprintf(what, args...)
 	if len(value) > 0 && value[0] > formatV1 {
-		return fmt.Errorf("%w: %s: it has format %d, which this version does not read: a newer one wrote it, or it is damaged", ErrMalformed, what, value[0])
+		return fmt.Errorf("%w: %s: it has format %d, which this version does not read: a newer one wrote it, "+
+			"or it is damaged", ErrMalformed, what, value[0])
 	}
 	return fmt.Errorf("%w: %s", ErrMalformed, what)
 }

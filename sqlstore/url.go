@@ -305,7 +305,8 @@ func (d *URL) set(name, value string) error {
 		}
 		d.Timeout = t
 	case "charset", "collation":
-		return badURL("parameter %q is not supported: keys and values are binary, and other character sets make escaping unsafe", name)
+		return badURL("parameter %q is not supported: keys and values are binary, and other character sets make "+
+			"escaping unsafe", name)
 	default:
 		return badURL("unknown parameter %q: use tls, tls-ca, tls-cert, tls-key, server-public-key, socket or timeout", name)
 	}

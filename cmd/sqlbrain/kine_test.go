@@ -195,7 +195,8 @@ func TestKinesKeysAreImported(t *testing.T) {
 		revert := []string{"kine", "--revert", "--endpoint", endpoint}
 		succeed(t, revert...)
 		execute(t, revert...).requireRefused(t, "no table of kine whose keys were imported")
-		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (9, '/registry/c', 1, 0, 0, 0, 0, 'c')")
+		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (9, " +
+			"'/registry/c', 1, 0, 0, 0, 0, 'c')")
 
 		n = startKine(t, endpoint)
 		put, err := n.client(t).Put(t.Context(), "/registry/c", "d", clientv3.WithPrevKV())
@@ -220,7 +221,8 @@ func TestKinesKeysAreImported(t *testing.T) {
 		require.Zero(t, n.stop())
 		execute(t, "kine", "--keep-writes", "--endpoint", endpoint).requireRefused(t, "--revert")
 		succeed(t, append(revert, "--keep-writes")...)
-		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (17, '/registry/g', 1, 0, 0, 0, 0, 'g')")
+		exec("INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value) VALUES (17, " +
+			"'/registry/g', 1, 0, 0, 0, 0, 'g')")
 		n = startKine(t, endpoint)
 		got, err = n.client(t).Get(t.Context(), "", clientv3.WithFromKey())
 		require.NoError(t, err)
@@ -283,7 +285,8 @@ func TestStoreWithoutATableOfKines(t *testing.T) {
 		exec("DROP TABLE kine") // As if sqlbrain serve had served it: the table is made now.
 		execute(t, revert...).requireRefused(t, "no table of kine whose keys were imported")
 		succeed(t, append(revert, "--keep-writes")...)
-		exec("INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value) VALUES ('/registry/c', 1, 0, 0, 0, 0, 'c')")
+		exec("INSERT INTO kine (name, created, deleted, create_revision, prev_revision, lease, value) VALUES " +
+			"('/registry/c', 1, 0, 0, 0, 0, 'c')")
 
 		n = startKine(t, endpoint)
 		got, err := n.client(t).Get(t.Context(), "", clientv3.WithFromKey())

@@ -144,7 +144,8 @@ func TestDiffPrintsDeletedObjects(t *testing.T) {
 	n := startNode(t, "--datastore", datastore)
 	c, ctx := n.client(t), testContext(t)
 	object := func(kind, more string) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"web","uid":"u","resourceVersion":"7"%s}}`, kind, more)
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"web","uid":"u","resourceVersion":"7"%s}}`,
+			kind, more)
 	}
 	var ops []clientv3.Op
 	for key, value := range map[string]string{

@@ -102,7 +102,8 @@ func TestStepsOfTheProtocolAreRecorded(t *testing.T) {
 func TestSettingsReachTheServer(t *testing.T) {
 	n := startNode(t, "--datastore", sqliteURL(t), "--name=n1", "--max-txn-ops=1", "--max-request-bytes=2000",
 		"--advertise-client-urls=http://etcd.example:2379", "--listen-metrics-urls=http://127.0.0.1:0",
-		"--enable-pprof", "--console", "--console-write", "--enable-grpc-gateway=false", "--metrics=extensive", "--quota-backend-bytes=8589934592",
+		"--enable-pprof", "--console", "--console-write", "--enable-grpc-gateway=false", "--metrics=extensive",
+		"--quota-backend-bytes=8589934592",
 		"--grpc-keepalive-interval=0", "--object-cache-bytes=0", "--host-whitelist=127.0.0.1,b.example")
 	c := n.client(t)
 	_, err := c.Txn(t.Context()).Then(clientv3.OpPut("a", ""), clientv3.OpPut("b", "")).Commit()

@@ -65,7 +65,8 @@ func runInterference(ctx context.Context, p *place, rounds int, o interfere.Opti
 		return err
 	}
 	return writePage(p.out, "interference", file, func(f *result.File) string {
-		return fmt.Sprintf("# Interference\n\nWritten by `make bench WHAT=interference`. %d clients put and get keys of their own, while another "+
+		return fmt.Sprintf("# Interference\n\nWritten by `make bench WHAT=interference`. %d clients put and get keys of "+
+			"their own, while another "+
 			"one works with %d keys of %d versions and %d bytes. Medians of %d rounds in turn.\n\n",
 			o.Clients, o.Keys, o.Versions, o.ValueSize, rounds) + report.Conditions(f) +
 			"\n| work | system | s | puts: p99, longest, ms | gets | puts a second |\n|---|---|---|---|---|---|\n" +
@@ -91,8 +92,10 @@ func interferenceRows(systems []system.System, works []string, found map[string]
 			}
 			fmt.Fprintf(&b, "| %s | %s | %.1f | %.1f, %.0f | %.1f, %.0f | %.0f |\n", w, s.Name(),
 				median(func(f interfere.Figure) float64 { return f.Seconds }),
-				median(func(f interfere.Figure) float64 { return f.PutP99 }), median(func(f interfere.Figure) float64 { return f.PutMax }),
-				median(func(f interfere.Figure) float64 { return f.GetP99 }), median(func(f interfere.Figure) float64 { return f.GetMax }),
+				median(func(f interfere.Figure) float64 { return f.PutP99 }),
+				median(func(f interfere.Figure) float64 { return f.PutMax }),
+				median(func(f interfere.Figure) float64 { return f.GetP99 }),
+				median(func(f interfere.Figure) float64 { return f.GetMax }),
 				median(func(f interfere.Figure) float64 { return f.PutsPerSecond }))
 		}
 	}

@@ -26,7 +26,8 @@ func main() {
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Start sqlbrain, etcd and kine, drive them as kube-apiserver does, check every answer, and compare them",
+		Use: "bench", Short: "Start sqlbrain, etcd and kine, drive them as kube-apiserver does, check every answer, " +
+			"and compare them",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	cmd.AddCommand(results.command(), scoreboard.command(), newInterferenceCommand(), newReportCommand())

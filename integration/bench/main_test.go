@@ -59,7 +59,8 @@ func testPlace(t *testing.T) *place {
 	require.NoError(t, os.Chmod(p.data, 0o755))
 	var programs system.Programs
 	require.NoError(t, programs.FindDatabases())
-	for _, engine := range []struct{ name, path string }{{"tidb", programs.TiDB}, {"mariadb", programs.MariaDB}, {"mysql", programs.MySQL}} {
+	for _, engine := range []struct{ name, path string }{{"tidb", programs.TiDB}, {"mariadb", programs.MariaDB},
+		{"mysql", programs.MySQL}} {
 		if engine.path != "" && (long() || len(p.systems) == 1) {
 			p.systems = append(p.systems, "sqlbrain-"+engine.name)
 			if long() {

@@ -35,12 +35,14 @@ func (p *place) register(cmd *cobra.Command) {
 	f.StringVar(&p.module, "module", ".", `directory of this module; "": the programs are there, and are not built`)
 	f.StringVar(&p.data, "data", os.TempDir(), "directory of the data, which is removed: its disk is measured")
 	f.StringSliceVar(&p.systems, "systems", nil,
-		"what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no MySQL, and on TiDB where SQLBRAIN_TEST_TIDB_URL names one)")
+		"what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no "+
+			"MySQL, and on TiDB where SQLBRAIN_TEST_TIDB_URL names one)")
 }
 
 // environment builds what is needed for the systems. The caller calls undo when
 // it is done.
-func (p *place) environment(ctx context.Context) (env *system.Environment, systems []system.System, undo func() error, err error) {
+func (p *place) environment(ctx context.Context) (env *system.Environment, systems []system.System, undo func() error,
+	err error) {
 	var programs system.Programs
 	if err := programs.FindDatabases(); err != nil {
 		return nil, nil, nil, err

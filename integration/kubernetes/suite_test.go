@@ -41,7 +41,8 @@ var short = struct {
 	pkg: "pkg/storage/etcd3",
 	tests: []string{
 		"TestCreate", "TestCreateWithTTL", "TestGet", "TestConditionalDelete", "TestPreconditionalDeleteWithSuggestion",
-		"TestGuaranteedUpdate", "TestGuaranteedUpdateWithConflict", "TestList", "TestListContinuation", "TestListInconsistentContinuation",
+		"TestGuaranteedUpdate", "TestGuaranteedUpdateWithConflict", "TestList", "TestListContinuation",
+		"TestListInconsistentContinuation",
 		"TestListPaging", "TestConsistentList", "TestLinearizedReadRevisionInvariant", "TestGetListStreamMultiChunk",
 		"TestWatchWithShardSelector", "TestCompactConflict", "TestStats",
 	},

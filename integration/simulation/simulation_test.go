@@ -22,7 +22,8 @@ var (
 // sometimes are texts that must occur in some of enough traces. Otherwise the simulation no
 // longer causes what it is to try.
 var sometimes = []string{
-	"commit is in doubt", "executed late", "answer lost", "gave up", "took over", "process is gone", "compact revision", "refused",
+	"commit is in doubt", "executed late", "answer lost", "gave up", "took over", "process is gone", "compact revision",
+	"refused",
 	"hangs", "handed the lock over", "history needed to catch up",
 }
 
@@ -100,5 +101,6 @@ func again(t *testing.T, seed uint64) string {
 	if missing := os.Getenv(envSabotage); missing != "" {
 		sabotage, tags = envSabotage+"="+missing+" ", " -tags sqlbrain_sabotage"
 	}
-	return fmt.Sprintf("repeat: %sgo test -count=20%s ./simulation -run '^%s$' -seed=%d -seeds=1", sabotage, tags, test, seed)
+	return fmt.Sprintf("repeat: %sgo test -count=20%s ./simulation -run '^%s$' -seed=%d -seeds=1", sabotage, tags, test,
+		seed)
 }

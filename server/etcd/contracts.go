@@ -76,7 +76,8 @@ type LeaderMover interface {
 	MoveLeader(ctx context.Context, member uint64) error
 }
 
-// Browser answers reads for which etcd has no RPCs: the console's, and when a revision was committed. It is a *read.Reader.
+// Browser answers reads for which etcd has no RPCs: the console's, and when a revision was committed. It is a
+// *read.Reader.
 type Browser interface {
 	Children(ctx context.Context, as auth.Permit, q *read.ChildrenRequest) (*read.Children, error)
 	KeyHistory(ctx context.Context, as auth.Permit, q *read.KeyHistoryRequest) (*read.KeyHistory, error)

@@ -197,7 +197,8 @@ func TestCountOvertakenByCompactionIsForgotten(t *testing.T) {
 	for range 2 {
 		// What a read finds that began before the node heard of the compaction.
 		reading := follower.Reader.At(q.Revision)
-		if res, err := reading.Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) || !reading.FromTable() {
+		if res, err := reading.Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) ||
+			!reading.FromTable() {
 			t.Fatalf("counted %+v from memory, %v", res, err)
 		}
 		if res, err := follower.Reader.Range(t.Context(), auth.System, q, false); !errors.Is(err, mvcc.ErrCompacted) {

@@ -14,7 +14,8 @@
 //   - JSON requests are bounded one by one (TestJSONIsBoundedByValue).
 //   - What waits in memory for a client to take it, or to send the rest of it, is bounded in bytes, and clients that do
 //     their part do not pay for those that do not (Answers, Requests; TestBudgetEndsTheClaimsWithoutProgress,
-//     TestLargeClaimsWaitForRoom, and in package server TestUnfinishedMessagesEnd; integration/chaos/bounds measures it).
+//     TestLargeClaimsWaitForRoom, and in package server TestUnfinishedMessagesEnd; integration/chaos/bounds measures
+//     it).
 //   - Every stream can be ended, and every goroutine that receives from one is waited for (Streams; tested with the
 //     server's handlers in package server).
 //

@@ -170,7 +170,8 @@ func TestStatementsAreConstants(t *testing.T) {
 		case err != nil:
 			return err
 		case e.IsDir() && (slices.Contains([]string{"../../integration", "../../.git", "../../bin",
-			"../../sqlstore/enginetest", "../../sqlstore/storetest", "../../sqlstore/faultdriver"}, filepath.ToSlash(path)) || e.Name() == "testdata"):
+			"../../sqlstore/enginetest", "../../sqlstore/storetest", "../../sqlstore/faultdriver"}, filepath.ToSlash(path)) ||
+			e.Name() == "testdata"):
 			return filepath.SkipDir // of tests
 		case e.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -220,7 +221,8 @@ func TestVariableStatementsAreFound(t *testing.T) {
 		`db.Exec("DELETE FROM t WHERE k = " + strconv.Itoa(n))`:          `"DELETE FROM t WHERE k = " + strconv.Itoa(n)`,
 		`values := u.Query(); db.ExecContext(ctx, values.Get("q"))`:      `values.Get("q")`,
 	} {
-		source := fmt.Sprintf("package p\nimport (\"database/sql\"; \"fmt\")\nconst column = \"c\"\nvar variable = column\nfunc f(db *sql.DB, key string, n int) {\n%s\n}", body)
+		source := fmt.Sprintf("package p\nimport (\"database/sql\"; \"fmt\")\nconst column = \"c\"\nvar variable = "+
+			"column\nfunc f(db *sql.DB, key string, n int) {\n%s\n}", body)
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, "p.go", source, parser.SkipObjectResolution)
 		require.NoError(t, err)

@@ -54,7 +54,8 @@ var tidbErrors = map[error][]*mysql.MySQLError{
 	},
 	// The locks of a transaction vanished when a TiKV node failed (pingcap/tidb#60679).
 	sqlstore.ErrUncertain: append(tidbPassing[:len(tidbPassing):len(tidbPassing)],
-		&mysql.MySQLError{Number: 1105, Message: "tikv aborts txn: PessimisticLockNotFound { reason: LockMissingAmendFail }"}),
+		&mysql.MySQLError{Number: 1105, Message: "tikv aborts txn: PessimisticLockNotFound { reason: " +
+			"LockMissingAmendFail }"}),
 	errRefused: {
 		{Number: 8141, Message: "assertion failed"},
 		{Number: 8147, Message: "transaction aborted because lazy uniqueness check is enabled"},

@@ -67,7 +67,8 @@ func (p *instance) logFile() string   { return filepath.Join(p.dir.path, "log") 
 func (p *instance) arguments() []string {
 	if p.product == tidb {
 		args := []string{
-			"--store=unistore", "--path=" + p.dataDir(), "--temp-dir=" + p.dir.path, "--socket=" + filepath.Join(p.dir.path, "s"),
+			"--store=unistore", "--path=" + p.dataDir(), "--temp-dir=" + p.dir.path,
+			"--socket=" + filepath.Join(p.dir.path, "s"),
 			"--host=127.0.0.1", "-P=" + strconv.Itoa(p.port), "--report-status=false", "-L=warn",
 		}
 		if _, err := os.Stat(p.dataDir()); err != nil { // the first start makes it

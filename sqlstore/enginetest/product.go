@@ -66,7 +66,8 @@ func (p Product) Program() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%w: no %s is in PATH or %s that is a server of %s; install one (%s is its usual package), "+
-		"name its program in %s, or set %s=mysql://user:password@host:port/ to a server on which the user may create databases",
+		"name its program in %s, or set %s=mysql://user:password@host:port/ to a server on which the user may "+
+		"create databases",
 		ErrNoEngine, strings.Join(names, " or "), strings.Join(serverDirs, ", "), p, pkg, env, p.envURL())
 }
 

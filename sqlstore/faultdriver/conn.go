@@ -21,7 +21,8 @@ type conn struct {
 func newConn(base driver.Conn, i *Injector) (*conn, error) {
 	complete, ok := base.(sqldb.DriverConn)
 	if !ok {
-		return nil, fmt.Errorf("faultdriver: a connection of type %T cannot execute, query, prepare and begin with a context", base)
+		return nil, fmt.Errorf("faultdriver: a connection of type %T cannot execute, query, prepare and begin "+
+			"with a context", base)
 	}
 	i.count(1)
 	return &conn{base: complete, injector: i, stmts: map[*stmt]struct{}{}}, nil

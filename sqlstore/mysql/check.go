@@ -52,10 +52,12 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 		level = vars["tx_isolation"]
 	}
 	if level != strings.ReplaceAll(isolation, " ", "-") {
-		return info, sqldb.Unfit("the isolation level is %q although every session sets it to %s: a proxy seems to reset sessions", level, isolation)
+		return info, sqldb.Unfit("the isolation level is %q although every session sets it to %s: a proxy seems to "+
+			"reset sessions", level, isolation)
 	}
 	if on := ReadOnly(vars); len(on) > 0 {
-		return info, sqldb.Unfit("the server is read-only (%s = %s): connect to the primary, or turn it off", on[0], vars[on[0]])
+		return info, sqldb.Unfit("the server is read-only (%s = %s): connect to the primary, or turn it off",
+			on[0], vars[on[0]])
 	}
 	if err := checkReplicated(vars); err != nil {
 		return info, err
@@ -128,7 +130,8 @@ func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) 
 
 func checkMySQLTable(ctx context.Context, conn *sqlx.Conn) error {
 	var engines []string
-	err := conn.SelectContext(ctx, &engines, "SELECT COALESCE(engine, 'none') FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'object'")
+	err := conn.SelectContext(ctx, &engines, "SELECT COALESCE(engine, 'none') FROM information_schema.tables WHERE "+
+		"table_schema = DATABASE() AND table_name = 'object'")
 	if err != nil {
 		return err
 	}
@@ -159,7 +162,8 @@ func checkMySQLTable(ctx context.Context, conn *sqlx.Conn) error {
 			v.Name == "object_value" && (v.Type == "mediumblob" || v.Type == "longblob") && v.Nullable == "NO" && v.Key == ""
 	}
 	if !ok {
-		return sqldb.Unfit("table object is %+v; it must be (internal_key VARBINARY(%d) PRIMARY KEY, object_value MEDIUMBLOB NOT NULL): "+sqldb.OtherTable, columns, sqldb.MaxKey)
+		return sqldb.Unfit("table object is %+v; it must be (internal_key VARBINARY(%d) PRIMARY KEY, object_value "+
+			"MEDIUMBLOB NOT NULL): "+sqldb.OtherTable, columns, sqldb.MaxKey)
 	}
 	return nil
 }

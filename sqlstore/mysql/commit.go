@@ -32,8 +32,10 @@ const (
 	conditionalTail = " ON DUPLICATE KEY UPDATE object_value = IF(" +
 		"RIGHT(VALUES(internal_key), 8) = " + sqldb.ZeroRowVersion +
 		" AND SUBSTRING(VALUES(object_value), " + sqldb.PrevRowVersionAt + ") <> " + sqldb.ZeroRowVersion +
-		" AND SUBSTRING(object_value, " + sqldb.RowVersionAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.PrevRowVersionAt + ")" +
-		" AND (internal_key <> " + sqldb.FenceKey + " OR SUBSTRING(object_value, " + sqldb.TermAt + ") = SUBSTRING(VALUES(object_value), " + sqldb.TermAt + "))," +
+		" AND SUBSTRING(object_value, " + sqldb.RowVersionAt + ") = SUBSTRING(VALUES(object_value), " +
+		sqldb.PrevRowVersionAt + ")" +
+		" AND (internal_key <> " + sqldb.FenceKey + " OR SUBSTRING(object_value, " + sqldb.TermAt +
+		") = SUBSTRING(VALUES(object_value), " + sqldb.TermAt + "))," +
 		" VALUES(object_value), ~0 + (LENGTH(object_value) + 1))"
 	putTail = " ON DUPLICATE KEY UPDATE object_value = VALUES(object_value)"
 )

@@ -210,7 +210,8 @@ const (
 	// them.
 	isolation = "READ COMMITTED"
 	// setIsolation sets the variable of that level, which has two names.
-	setIsolation = "SET SESSION autocommit = 1 /*!80000 , transaction_isolation = 'READ-COMMITTED' */ /*M!100600 , tx_isolation = 'READ-COMMITTED' */"
+	setIsolation = "SET SESSION autocommit = 1 /*!80000 , transaction_isolation = 'READ-COMMITTED' */ /*M!100600 , " +
+		"tx_isolation = 'READ-COMMITTED' */"
 )
 
 const (
@@ -238,7 +239,8 @@ func sessionStatements(write bool) (statements []string, together string, joined
 	statements = []string{
 		// unique_checks off would let a secondary node of some engines skip the
 		// check PutIfNotExist is made of.
-		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" + tidbAssignments(tidbWrites),
+		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" +
+			tidbAssignments(tidbWrites),
 		setTiDBReads,
 	}
 	if write {

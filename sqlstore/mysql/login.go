@@ -159,9 +159,11 @@ func (l *login) answer(content []byte) error {
 }
 
 func (l *login) refuse() error {
-	return fmt.Errorf("mysql: the login was ended before the password was sent: the server at %s asks for it by %s, and it was not verified, so that whoever answers there could read it. "+
+	return fmt.Errorf("mysql: the login was ended before the password was sent: the server at %s asks for it by %s, and "+
+		"it was not verified, so that whoever answers there could read it. "+
 		"Add tls=true to the database's URL, and tls-ca=FILE if a private authority signed the server's certificate; "+
-		"without TLS, add server-public-key=FILE, which holds what the server has as Caching_sha2_password_rsa_public_key in SHOW STATUS", l.tcp.RemoteAddr(), l.method)
+		"without TLS, add server-public-key=FILE, which holds what the server has as Caching_sha2_password_rsa_public_key "+
+		"in SHOW STATUS", l.tcp.RemoteAddr(), l.method)
 }
 
 // Write implements net.Conn. The driver writes a packet at a time.

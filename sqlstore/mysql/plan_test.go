@@ -125,7 +125,8 @@ func TestMismatchFailsInEverySQLMode(t *testing.T) {
 			}
 			for _, ignore := range []int{1, 2} { // the second time prepared
 				for _, existing := range [][]byte{{}, {0}, make([]byte, 100)} {
-					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)", versioned, existing, []byte("plain"),
+					if _, err := conn.ExecContext(ctx, "REPLACE INTO object VALUES (?, ?), (?, ?)",
+						versioned, existing, []byte("plain"),
 						existing); err != nil {
 						t.Fatal(err)
 					}
@@ -136,7 +137,8 @@ func TestMismatchFailsInEverySQLMode(t *testing.T) {
 							t.Errorf("mode %q, value %x, time %d: %v, want error 1690", mode, existing, ignore, err)
 						}
 						var n int
-						if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM object WHERE object_value = ? AND internal_key IN (?, ?)", existing, versioned, []byte("plain")).Scan(&n); err != nil || n != 2 {
+						if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM object WHERE object_value = ? AND "+
+							"internal_key IN (?, ?)", existing, versioned, []byte("plain")).Scan(&n); err != nil || n != 2 {
 							t.Errorf("mode %q, value %x: %d of 2 rows are as they were, %v", mode, existing, n, err)
 						}
 					}

@@ -26,7 +26,8 @@ import (
 const setReplicatedReads = "SET SESSION autocommit = 1" +
 	" /*M!100600 , wsrep_sync_wait = 1, wsrep_dirty_reads = 0 */" +
 	" /*!80014 , group_replication_consistency = CASE" +
-	" WHEN @@GLOBAL.group_replication_consistency IN ('BEFORE', 'AFTER', 'BEFORE_AND_AFTER') THEN @@GLOBAL.group_replication_consistency" +
+	" WHEN @@GLOBAL.group_replication_consistency IN ('BEFORE', 'AFTER', 'BEFORE_AND_AFTER') THEN " +
+	"@@GLOBAL.group_replication_consistency" +
 	" WHEN @@GLOBAL.group_replication_single_primary_mode THEN 'BEFORE_ON_PRIMARY_FAILOVER' ELSE 'BEFORE' END */"
 
 // checkReplicated verifies the settings made by setReplicatedReads.

@@ -133,7 +133,8 @@ func TestSessionIsSetUpOneByOneIfNeeded(t *testing.T) {
 			db := sql.OpenDB(s)
 			defer db.Close() //nolint:errcheck // it has read what it was for
 			require.NoError(t, db.QueryRowContext(context.Background(),
-				"SELECT @@SESSION.sql_mode, @@SESSION.character_set_client, @@SESSION.wait_timeout, @@SESSION.innodb_lock_wait_timeout").
+				"SELECT @@SESSION.sql_mode, @@SESSION.character_set_client, @@SESSION.wait_timeout, "+
+					"@@SESSION.innodb_lock_wait_timeout").
 				Scan(&all[0], &all[1], &all[2], &all[3]))
 			return all
 		}

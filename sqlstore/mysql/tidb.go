@@ -71,7 +71,8 @@ func checkTiDB(vars map[string]string, info *sqldb.Info) error {
 	entry, tx := file.Entry, file.Transaction
 	info.MaxRow, info.MaxBatch = min(info.MaxRow, entry-tidbMargin), tx-tx/100
 	if info.MaxRow <= 0 || info.MaxBatch < info.MaxRow {
-		return sqldb.Unfit("an entry may have %d bytes, a transaction %d: set tidb_txn_entry_size_limit to at least %d, txn-total-size-limit in TiDB's configuration to more",
+		return sqldb.Unfit("an entry may have %d bytes, a transaction %d: set tidb_txn_entry_size_limit to at least %d, "+
+			"txn-total-size-limit in TiDB's configuration to more",
 			entry, tx, 2<<20)
 	}
 	return nil
@@ -94,7 +95,8 @@ func TiDBConfigOf(vars map[string]string) TiDBConfig {
 	}
 	// Some editions do not show their configuration. Then the limits are the defaults.
 	_ = json.Unmarshal([]byte(vars["tidb_config"]), &file)
-	c := TiDBConfig{file.Store, cmp.Or(file.Performance.Entry, tidbMaxEntry), cmp.Or(file.Performance.Transaction, tidbMaxTx)}
+	c := TiDBConfig{file.Store, cmp.Or(file.Performance.Entry, tidbMaxEntry),
+		cmp.Or(file.Performance.Transaction, tidbMaxTx)}
 	// 0, or no such variable before 7.6: the limit of the configuration applies.
 	if n, err := strconv.Atoi(vars["tidb_txn_entry_size_limit"]); err == nil && n > 0 {
 		c.Entry = n

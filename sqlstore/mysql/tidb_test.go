@@ -85,7 +85,8 @@ func TestPartitionsAreTheRegionsOfATiDB(t *testing.T) {
 	require.NoError(t, err)
 	parts, err := s.GetPartitions(t.Context(), []byte("a"), []byte("z"))
 	require.NoError(t, err)
-	require.Equal(t, []sqlstore.Partition{{Start: []byte("a"), End: []byte("bbbbbbbb")}, {Start: []byte("bbbbbbbb"), End: []byte("c")},
+	require.Equal(t, []sqlstore.Partition{{Start: []byte("a"), End: []byte("bbbbbbbb")},
+		{Start: []byte("bbbbbbbb"), End: []byte("c")},
 		{Start: []byte("c"), End: []byte("z")}}, parts)
 }
 

@@ -214,7 +214,8 @@ func (db *Database) Check(ctx context.Context) (Info, error) {
 // NoTable and OtherTable are the parts of Check's errors about the table.
 const (
 	NoTable    = "table object does not exist: apply the migrations (sqlbrain migrate up)"
-	OtherTable = "it was not made by the migrations; use another database, or move the table out of the way and apply them (sqlbrain migrate up)"
+	OtherTable = "it was not made by the migrations; use another database, or move the table out of the way and apply " +
+		"them (sqlbrain migrate up)"
 )
 
 // Unfit returns an error that wraps sqlstore.ErrUnfit.

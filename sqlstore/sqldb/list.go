@@ -82,7 +82,8 @@ func (s *Store) Count(ctx context.Context, start, end []byte, rev int64) (live, 
 }
 
 // SeekNthText takes two bounds and a number of rows.
-const SeekNthText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT 1 OFFSET ?"
+const SeekNthText = "SELECT internal_key FROM object WHERE internal_key >= ? AND internal_key < ? " +
+	"ORDER BY internal_key LIMIT 1 OFFSET ?"
 
 // SeekNth implements sqlstore.Store.
 func (s *Store) SeekNth(ctx context.Context, start, end []byte, n int) (key []byte, err error) {

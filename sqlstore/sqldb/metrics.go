@@ -46,11 +46,13 @@ func newMetrics(r prometheus.Registerer, db *Database) (m *metrics, err error) {
 		}, []string{"statement", "kind"}),
 		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "sqlbrain_sql_failures_total",
-			Help: "Errors of the engine or on the way to it, by what they mean for the statement, those behind which a commit was repeated included.",
+			Help: "Errors of the engine or on the way to it, by what they mean for the statement, those behind which a commit " +
+				"was repeated included.",
 		}, []string{"class"}),
 		retries: with.NewCounter(prometheus.CounterOpts{
 			Name: "sqlbrain_sql_commit_retries_total",
-			Help: "Commits that lost against another transaction, or whose connection was gone before anything was sent, and were tried again.",
+			Help: "Commits that lost against another transaction, or whose connection was gone before anything was sent, and " +
+				"were tried again.",
 		}),
 	}
 	for _, statement := range statements {

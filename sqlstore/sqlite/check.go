@@ -54,7 +54,8 @@ func (*engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error) {
 		ok = ok && c.Name == name && strings.EqualFold(c.Type, "BLOB") && c.NotNull && c.Key == key
 	}
 	if !ok {
-		return info, sqldb.Unfit("table object is %+v, without rowid %v; it must be (internal_key BLOB NOT NULL PRIMARY KEY, object_value BLOB NOT NULL) and not WITHOUT ROWID: "+sqldb.OtherTable, columns, withoutRowID)
+		return info, sqldb.Unfit("table object is %+v, without rowid %v; it must be (internal_key BLOB NOT NULL PRIMARY "+
+			"KEY, object_value BLOB NOT NULL) and not WITHOUT ROWID: "+sqldb.OtherTable, columns, withoutRowID)
 	}
 	return info, nil
 }

@@ -62,10 +62,12 @@ type checkpoints struct {
 }
 
 func newCheckpoints() *checkpoints {
-	c := &checkpoints{due: make(chan struct{}, 1), restartAt: restartFrames(), total: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sqlbrain_sqlite_checkpoints_total",
-		Help: "Checkpoints of the SQLite database, which move its write-ahead log into it: complete, partial (something reads an older state), or failed.",
-	}, []string{"result"})}
+	c := &checkpoints{due: make(chan struct{}, 1), restartAt: restartFrames(),
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sqlbrain_sqlite_checkpoints_total",
+			Help: "Checkpoints of the SQLite database, which move its write-ahead log into it: complete, partial (something " +
+				"reads an older state), or failed.",
+		}, []string{"result"})}
 	for _, result := range []string{"complete", "partial", "failed"} {
 		c.total.WithLabelValues(result)
 	}
@@ -199,7 +201,8 @@ var exit = os.Exit
 func exitIfFlushFailed(logger *slog.Logger, path string, err error) {
 	var s *sqlite.Error
 	if errors.As(err, &s) && (s.Code() == sqlite3.SQLITE_IOERR_FSYNC || s.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC) {
-		const text = "the SQLite database could not be flushed to disk, and what it says about its data cannot be relied on until it is " +
+		const text = "the SQLite database could not be flushed to disk, and what it says about its data cannot be relied " +
+			"on until it is " +
 			"opened again; the process exits. Look for errors of the disk in the kernel's log, then start it again"
 		logger.Error(text, "file", path, "error", err)
 		if !logger.Enabled(context.Background(), slog.LevelError) { // as in commands

@@ -16,11 +16,13 @@ import (
 const (
 	insertText    = "INSERT INTO object (internal_key, object_value) VALUES (?, ?) ON CONFLICT DO NOTHING"
 	swapText      = "UPDATE object SET object_value = ?2 WHERE internal_key = ?1 AND object_value = ?3"
-	swapOrPutText = "INSERT INTO object (internal_key, object_value) VALUES (?1, ?2) ON CONFLICT (internal_key) DO UPDATE SET object_value = excluded.object_value WHERE object_value = ?3"
-	putText       = "INSERT INTO object (internal_key, object_value) VALUES (?, ?) ON CONFLICT (internal_key) DO UPDATE SET object_value = excluded.object_value"
-	deleteText    = "DELETE FROM object WHERE internal_key = ?"
-	deleteIfText  = "DELETE FROM object WHERE internal_key = ? AND object_value = ?"
-	getText       = "SELECT object_value FROM object WHERE internal_key = ?"
+	swapOrPutText = "INSERT INTO object (internal_key, object_value) VALUES (?1, ?2) ON CONFLICT (internal_key) DO " +
+		"UPDATE SET object_value = excluded.object_value WHERE object_value = ?3"
+	putText = "INSERT INTO object (internal_key, object_value) VALUES (?, ?) ON CONFLICT (internal_key) DO UPDATE " +
+		"SET object_value = excluded.object_value"
+	deleteText   = "DELETE FROM object WHERE internal_key = ?"
+	deleteIfText = "DELETE FROM object WHERE internal_key = ? AND object_value = ?"
+	getText      = "SELECT object_value FROM object WHERE internal_key = ?"
 )
 
 // commitChecks is the number of rows between two checks of the context.

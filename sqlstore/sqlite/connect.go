@@ -30,7 +30,8 @@ func connect(u *sqlstore.URL, readOnly bool, logger *slog.Logger) (driver.Connec
 		return nil, fmt.Errorf("sqlite: create the directory of %s: %w", u, err)
 	}
 	if mountPoint(path) {
-		return nil, fmt.Errorf("%w: %s is itself a mount point, so that the files next to it, of which the log has committed data, would be elsewhere; mount its directory instead", sqlstore.ErrUnfit, path)
+		return nil, fmt.Errorf("%w: %s is itself a mount point, so that the files next to it, of which the log has "+
+			"committed data, would be elsewhere; mount its directory instead", sqlstore.ErrUnfit, path)
 	}
 	vfs, err := chooseVFS()
 	if err != nil {
@@ -137,7 +138,8 @@ func (c *connector) rewriteLogOnce(exec execute) error {
 	// SQLite remembers how much it has moved only while a process has the database open. Pages whose
 	// flush failed since then would not be written again.
 	if frames, moved := row[1].(int64), row[2].(int64); 0 < moved && moved < frames {
-		c.failed = fmt.Errorf("%w: a process that has ended moved a part of it to the file, and another program has kept the database open since: end that program, and start again", errLog)
+		c.failed = fmt.Errorf("%w: a process that has ended moved a part of it to the file, and another program has kept "+
+			"the database open since: end that program, and start again", errLog)
 		return c.failed
 	}
 	if _, err := exec("BEGIN IMMEDIATE"); err != nil {

@@ -22,7 +22,8 @@ func openLogged(t *testing.T, path string) (*sqldb.Store, string) {
 	t.Helper()
 	migrate(t, "sqlite://"+path)
 	var log bytes.Buffer
-	s, err := open(t.Context(), parse(t, "sqlite://"+path), sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := open(t.Context(), parse(t, "sqlite://"+path),
+		sqlstore.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	return s, log.String()
 }

@@ -181,7 +181,8 @@ func TestAbandonedPagesAreNotWrittenOverCommits(t *testing.T) {
 
 	require.NoError(t, commit(t.Context(), 10, 'd'))
 	var wrong int
-	require.NoError(t, other.QueryRow("SELECT count(*) FROM object WHERE internal_key >= CAST('00000010' AS BLOB) AND substr(object_value, 1, 1) <> CAST('c' AS BLOB)").Scan(&wrong))
+	require.NoError(t, other.QueryRow("SELECT count(*) FROM object WHERE internal_key >= CAST('00000010' AS BLOB) AND "+
+		"substr(object_value, 1, 1) <> CAST('c' AS BLOB)").Scan(&wrong))
 	var result string
 	require.NoError(t, other.QueryRow("PRAGMA integrity_check").Scan(&result))
 	require.Zero(t, wrong, "rows of the other program's commit that it does not have; integrity check: %s", result)

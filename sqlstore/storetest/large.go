@@ -105,7 +105,10 @@ func testBigBatches(t *testing.T, s sqlstore.Store) {
 	const big, size = 40, 1 << 20
 	value := func(i int, c byte) []byte { return bytes.Repeat([]byte{c, byte(i)}, size/2) }
 	bigKey := func(i int) []byte { return versionedKey(fmt.Sprintf("big%d", i)) }
-	versionedValue := func(own, prev int64, i int, c byte) []byte { return append(versioned(own, prev, ""), value(i, c)...) }
+	versionedValue := func(own, prev int64, i int, c byte) []byte {
+		return append(versioned(own, prev, ""),
+			value(i, c)...)
+	}
 	commit(t, s, func(b sqlstore.BatchWrite) {
 		for i := range big {
 			b.PutIfNotExist(bigKey(i), versionedValue(1, 0, i, '\''))

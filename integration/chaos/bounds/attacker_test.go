@@ -96,7 +96,8 @@ func (a *attacker) open(method string, data []byte, end bool, fields ...string) 
 	defer a.mu.Unlock()
 	a.headers.Reset()
 	fields = append([]string{
-		":method", "POST", ":scheme", "http", ":path", method, ":authority", "x", "content-type", "application/grpc", "te", "trailers",
+		":method", "POST", ":scheme", "http", ":path", method, ":authority", "x", "content-type", "application/grpc",
+		"te", "trailers",
 	}, fields...)
 	for i := 0; i < len(fields); i += 2 {
 		if err := a.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {

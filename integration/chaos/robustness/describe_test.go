@@ -26,6 +26,7 @@ func describe(s seen) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d requests, %d of them unanswered; %d revisions; %d watches with %d events; %d faults, %d new leaders",
+	return fmt.Sprintf("%d requests, %d of them unanswered; %d revisions; %d watches with %d events; %d faults, "+
+		"%d new leaders",
 		requests, unanswered, revision, watches, events, s.faults, s.leaders)
 }

@@ -13,8 +13,8 @@
 //	-plan=…   this plan, whatever the seed
 //	-time=…   rounds with new seeds for so long, as 30m
 //
-// The durable writes are read from the table after the servers have ended, or with etcd from its log: log rows say which
-// keys each revision changed, version rows what to. Rows are copied before a compaction deletes them. So the
+// The durable writes are read from the table after the servers have ended, or with etcd from its log: log rows say
+// which keys each revision changed, version rows what to. Rows are copied before a compaction deletes them. So the
 // clients' answers are judged by the data, not by the server.
 //
 // One node over each engine has the traffic of etcd's own robustness tests: profile_test.go. Leases that end by

@@ -104,8 +104,8 @@ func written(p model.PutOptions) model.PutOptions {
 	return model.PutOptions{Key: p.Key, Value: p.Value}
 }
 
-// claimAnswered removes the deletions and puts whose client received an answer: Kubernetes repeats a put, with its value,
-// that was not answered.
+// claimAnswered removes the deletions and puts whose client received an answer: Kubernetes repeats a put, with its
+// value, that was not answered.
 func (l *effects) claimAnswered(reports []report.ClientReport) {
 	at := map[int64]*deletion{}
 	for i := range l.deletes {

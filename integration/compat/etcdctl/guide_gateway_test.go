@@ -74,7 +74,8 @@ func gatewayWithUsers(r *reader) {
 	r.curl("/v3/auth/authenticate", `{"name": "root", "password": "wrong"}`)
 	token := mask{regexp.MustCompile(`"token":"[a-zA-Z]{16}\.\d+"`), `"token":"TOKEN"`}
 	var given struct{ Token string }
-	require.NoError(r.t, json.Unmarshal([]byte(r.curl("/v3/auth/authenticate", `{"name": "root", "password": "pass"}`, token)), &given))
+	answer := r.curl("/v3/auth/authenticate", `{"name": "root", "password": "pass"}`, token)
+	require.NoError(r.t, json.Unmarshal([]byte(answer), &given))
 	post := func(path, body string) { r.t.Helper(); r.curlAs(given.Token, http.MethodPost, path, body) }
 	post("/v3/kv/put", `{"key": "Zm9v", "value": "YmFy"}`)
 	post("/v3/kv/range", `{"key": "Zm9v"}`)
@@ -93,7 +94,8 @@ func gatewayStreams(r *reader) {
 	r.curl("/v3/kv/put", `{"key": "Zm9v", "value": "YmFy"}`)
 	r.curl("/v3/kv/put", `{"key": "Zm9v", "value": "YmFyMg=="}`)
 	created := `"created":true`
-	r.stream("/v3/watch", `{"create_request": {"key": "Zm9v", "start_revision": "2", "prev_kv": true}}`, created, "YmFyMg==")
+	r.stream("/v3/watch", `{"create_request": {"key": "Zm9v", "start_revision": "2", "prev_kv": true}}`, created,
+		"YmFyMg==")
 	r.stream("/v3/watch", `{"create_request": {"key": "Zm9v", "start_revision": "3", "filters": ["NODELETE"], "watch_id": "7"}}`, created, "YmFyMg==")
 	r.curl("/v3/kv/compaction", `{"revision": "3"}`)
 	r.stream("/v3/watch", `{"create_request": {"key": "Zm9v", "start_revision": "1"}}`, created, "compact_revision")

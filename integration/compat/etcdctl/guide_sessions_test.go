@@ -83,7 +83,8 @@ func watches(r *reader) {
 	all := r.open("watch foo --prefix --prev-kv --rev 2")
 	asJSON := r.open("watch foo -w json --rev 2")
 	asFields := r.open("watch foo -w fields --rev 2")
-	told := r.open("watch foo --rev 2 -- sh -c 'echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE at $ETCD_WATCH_REVISION'")
+	told := r.open("watch foo --rev 2 -- sh -c 'echo $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY $ETCD_WATCH_VALUE at " +
+		"$ETCD_WATCH_REVISION'")
 	for i, change := range []struct{ typed, printed string }{
 		{"put foo bar", "PUT\nfoo\nbar\n"},
 		{"put foo bar_latest", "bar_latest\n"},

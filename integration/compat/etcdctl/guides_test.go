@@ -55,9 +55,10 @@ func TestGuides(t *testing.T) {
 			// a flag turns it off.
 			g.flags = append([]string{"--bcrypt-cost=4", "--cors=*"}, g.flags...)
 			if g.nodes > 1 {
-				want := g.transcript(t, nodesOf(harness.StartCluster(t, harness.ClusterConfig{Patient: true, Etcd: true, Size: g.nodes,
-					Extra: g.flags})))
-				got := g.transcript(t, nodesOf(harness.StartCluster(t, harness.ClusterConfig{Patient: true, Size: g.nodes, Extra: g.flags})))
+				want := g.transcript(t, nodesOf(harness.StartCluster(t,
+					harness.ClusterConfig{Patient: true, Etcd: true, Size: g.nodes, Extra: g.flags})))
+				got := g.transcript(t, nodesOf(harness.StartCluster(t,
+					harness.ClusterConfig{Patient: true, Size: g.nodes, Extra: g.flags})))
 				sameTranscript(t, want, got)
 				return
 			}

@@ -62,13 +62,15 @@ func startKamaji(t *testing.T) kamaji {
 	require.NoError(t, err)
 	const user = "'tenant'@'%'"
 	enginetest.Exec(t, db.URL(),
-		"SET GLOBAL ssl_ca = '"+filepath.Join(certs, "ca.crt")+"'", "SET GLOBAL ssl_cert = '"+filepath.Join(certs, "server.crt")+"'",
+		"SET GLOBAL ssl_ca = '"+filepath.Join(certs, "ca.crt")+"'",
+		"SET GLOBAL ssl_cert = '"+filepath.Join(certs, "server.crt")+"'",
 		"SET GLOBAL ssl_key = '"+filepath.Join(certs, "server.key")+"'", "ALTER INSTANCE RELOAD TLS",
 		"CREATE USER "+user+" IDENTIFIED BY '"+secret+"' REQUIRE X509",
 		"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX ON `"+strings.TrimPrefix(u.Path, "/")+"`.* TO "+user)
 	k := kamaji{t: t, program: filepath.Join(t.TempDir(), "kine"), args: []string{
 		"--endpoint", "mysql://tenant:" + secret + "@tcp(" + u.Host + ")" + u.Path,
-		"--ca-file", filepath.Join(certs, "ca.crt"), "--cert-file", filepath.Join(certs, "server.crt"), "--key-file", filepath.Join(certs, "server.key"),
+		"--ca-file", filepath.Join(certs, "ca.crt"), "--cert-file", filepath.Join(certs, "server.crt"),
+		"--key-file", filepath.Join(certs, "server.key"),
 		"--metrics-bind-address", "127.0.0.1:0", // the processes share a host here
 	}}
 	require.NoError(t, os.Symlink(harness.Sqlbrain(t), k.program))

@@ -39,7 +39,8 @@ func TestStockMigrateTool(t *testing.T) {
 	}
 	stock := func(args ...string) string {
 		t.Helper()
-		return run(tool, append([]string{"-path", filepath.Join("..", "..", "..", "migrations", "mysql"), "-database", dsn}, args...)...)
+		return run(tool, append([]string{"-path", filepath.Join("..", "..", "..", "migrations", "mysql"), "-database", dsn},
+			args...)...)
 	}
 	own := func(args ...string) string {
 		t.Helper()

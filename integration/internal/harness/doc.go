@@ -19,8 +19,8 @@
 // way. A member advertises one peer URL to all others, so one proxy in front of it could not distinguish them. The
 // listener at that URL asks the kernel which process opened a connection, and passes it to the proxy of that way.
 //
-// Databases that replicate are a Group Replication of MySQL in single-primary mode and a Galera cluster of MariaDB. They
-// are as durable as production ones, with the products' defaults unless a test asks for others. Where the plugin
+// Databases that replicate are a Group Replication of MySQL in single-primary mode and a Galera cluster of MariaDB.
+// They are as durable as production ones, with the products' defaults unless a test asks for others. Where the plugin
 // group_replication, or libgalera_smm.so and its state transfer by rsync, are missing, enginetest.Need decides.
 //
 // Start reading at node.go, then cluster.go, network.go and replicated.go; process.go and build.go are below them.

@@ -96,7 +96,8 @@ func joinGalera(ctx context.Context, d *Replicated, i int, _ bool) error {
 func galeraServes(ctx context.Context, m *server) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	rows, err := m.admin.QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_local_state_comment', 'wsrep_ready', 'wsrep_cluster_status')")
+	rows, err := m.admin.QueryContext(ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_local_state_comment', "+
+		"'wsrep_ready', 'wsrep_cluster_status')")
 	if err != nil {
 		return false
 	}

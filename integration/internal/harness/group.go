@@ -12,7 +12,8 @@ import (
 )
 
 // Group is MySQL's Group Replication in single-primary mode.
-var Group = Replication{Name: "group", engine: enginetest.MySQL, find: findMySQL, settings: groupSettings, join: joinGroup,
+var Group = Replication{Name: "group", engine: enginetest.MySQL, find: findMySQL,
+	settings: groupSettings, join: joinGroup,
 	primary: groupPrimary,
 	members: "SELECT COUNT(*) FROM performance_schema.replication_group_members"}
 
@@ -82,7 +83,8 @@ func joinGroup(ctx context.Context, d *Replicated, i int, first bool) error {
 	}
 	var online bool
 	err = d.members[p].admin.QueryRowContext(ctx,
-		"SELECT COUNT(*) > 0 FROM performance_schema.replication_group_members WHERE member_port = ? AND member_state = 'ONLINE'", m.port).Scan(&online)
+		"SELECT COUNT(*) > 0 FROM performance_schema.replication_group_members WHERE member_port = ? AND "+
+			"member_state = 'ONLINE'", m.port).Scan(&online)
 	if err == nil && !online {
 		err = errors.New("the primary does not see it")
 	}
@@ -91,7 +93,8 @@ func joinGroup(ctx context.Context, d *Replicated, i int, first bool) error {
 
 func groupState(ctx context.Context, m *server) (string, error) {
 	var state string
-	err := ask(ctx, m, "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid", &state)
+	err := ask(ctx, m, "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id "+
+		"= @@server_uuid", &state)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}

@@ -164,11 +164,12 @@ func (s *Siege) End() {
 		require.NoError(s.t, w.Err())
 	}
 	s.t.Logf("round %d: %d writes acknowledged, %d revisions; of %d unanswered requests %d took effect; errors: %s",
-		s.config.Round, s.recorder.Acked(), s.verifier.Revision(), s.verifier.Unknown, s.verifier.UnknownFound, s.Load.Describe())
+		s.config.Round, s.recorder.Acked(), s.verifier.Revision(), s.verifier.Unknown, s.verifier.UnknownFound,
+		s.Load.Describe())
 }
 
-// UnderCompaction is Under while the history of the rounds before, of which there is one, is discarded. The first attempt
-// may fail; it must succeed when the trouble is over.
+// UnderCompaction is Under while the history of the rounds before, of which there is one, is discarded. The first
+// attempt may fail; it must succeed when the trouble is over.
 func (s *Siege) UnderCompaction(trouble func()) {
 	s.t.Helper()
 	s.config.Oldest = s.verifier.Revision()

@@ -108,7 +108,8 @@ func (g *generator) sizeOf(object, kind, write int) int {
 // words fill values: half of the bytes repeat, as in real objects, half do not.
 var words = [16]string{
 	"metadata", "namespace", "labels", "app.kubernetes.io/name", "managedFields", "kubectl", "status", "conditions",
-	"lastTransitionTime", "containerStatuses", "resources", "limits", "requests", "volumeMounts", "ownerReferences", "spec",
+	"lastTransitionTime", "containerStatuses", "resources", "limits", "requests", "volumeMounts", "ownerReferences",
+	"spec",
 }
 
 // value returns the value of an object's write, counted from 0. No two writes

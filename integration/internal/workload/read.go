@@ -48,8 +48,8 @@ func (w *worker) get(ctx context.Context, o *object) error {
 	return nil
 }
 
-// list reads everything below prefix as kube-apiserver does: page by page, the later ones at the revision of the first and from the key
-// after the last, but ends with the phase's time. Pages are checked against each
+// list reads everything below prefix as kube-apiserver does: page by page, the later ones at the revision of the
+// first and from the key after the last, but ends with the phase's time. Pages are checked against each
 // other; comparing the whole with the model is up to the caller.
 func (w *worker) list(ctx context.Context, prefix string) (*listing, error) {
 	const op = "list page"

@@ -35,7 +35,8 @@ func newEngine(t *testing.T) *engine {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "docker", "info").CombinedOutput(); err != nil {
-		unavailable(t, "no Docker engine answers: start one (apt-get install docker.io; dockerd) or name it with DOCKER_HOST: %v\n%s",
+		unavailable(t, "no Docker engine answers: start one (apt-get install docker.io; dockerd) or name it with "+
+			"DOCKER_HOST: %v\n%s",
 			err, out)
 	}
 	e := &engine{t}

@@ -14,7 +14,8 @@ import (
 // started for them.
 func TestMakeUpStartsTheProfile(t *testing.T) {
 	for _, profile := range []string{"tidb", "mysql", "sqlite"} {
-		out, err := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--directory=../../..", "--dry-run", "up",
+		out, err := exec.CommandContext(t.Context(), "make", "--no-print-directory", "--directory=../../..", "--dry-run",
+			"up",
 			"DB="+profile, "MONITORING=1").Output()
 		require.NoError(t, err)
 		lines := strings.Split(string(out), "\n")

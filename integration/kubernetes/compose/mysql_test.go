@@ -123,7 +123,8 @@ func requireSchemaFirst(t *testing.T, p *project, services []string) {
 	migrate := p.container("mysql-migrate")
 	require.Zero(t, migrate.State.ExitCode)
 	for _, s := range services {
-		require.True(t, migrate.State.FinishedAt.Before(p.container(s).State.StartedAt), "%s started before the schema was there", s)
+		require.True(t, migrate.State.FinishedAt.Before(p.container(s).State.StartedAt),
+			"%s started before the schema was there", s)
 	}
 	out := p.run(eventually.Patience, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root",
 		"--password=development", "--batch", "--skip-column-names",

@@ -35,8 +35,9 @@ func (e *engine) standIn(name, madeOf string, fill func(layer), changes ...strin
 	l := layer{e, e.t.TempDir()}
 	fill(l)
 	args := "--change=" + strings.Join(append(changes, "LABEL "+label+"="+madeOf), "\n--change=")
-	importing := exec.CommandContext(e.t.Context(), "docker", append(append([]string{"import"}, strings.Split(args, "\n")...),
-		"-", name)...)
+	importing := exec.CommandContext(e.t.Context(), "docker",
+		append(append([]string{"import"}, strings.Split(args, "\n")...),
+			"-", name)...)
 	packing := exec.CommandContext(e.t.Context(), "tar", "--create", "--owner=0", "--group=0", "--directory="+l.dir, ".")
 	pipe, err := packing.StdoutPipe()
 	require.NoError(e.t, err)

@@ -124,8 +124,8 @@ func newTable(steps []steptrace.Step) (*table, error) {
 	return t, t.check()
 }
 
-// isResolved reports whether the node's next step about the fence row resolves a commit that conflicted. A pipeline that
-// expected the conflict of another row does not.
+// isResolved reports whether the node's next step about the fence row resolves a commit that conflicted. A pipeline
+// that expected the conflict of another row does not.
 func isResolved(next []steptrace.Step, node string) bool {
 	for _, s := range next {
 		if s.Node != node {

@@ -119,8 +119,8 @@ func (r *Registry) Promote(ctx context.Context, id uint64) ([]Member, error) {
 	})
 }
 
-// change commits what decide adds to a batch, and returns the members. decide is called again until the batch commits or
-// decide fails, each time with the table that the batch depends on. maybe reports that an
+// change commits what decide adds to a batch, and returns the members. decide is called again until the batch commits
+// or decide fails, each time with the table that the batch depends on. maybe reports that an
 // earlier batch may have taken effect. If change cannot find out whether one did, its error
 // wraps sqlstore.ErrUncertain. On a Registry that has ended it returns what ended it.
 func (r *Registry) change(ctx context.Context,

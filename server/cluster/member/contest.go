@@ -104,8 +104,10 @@ func (e *elector) contest(ctx context.Context, began time.Time) error {
 		e.metrics.suspicions.WithLabelValues(verdictAlive).Inc()
 		if !h.logged {
 			m, _ := withID(e.view.last(), e.lock.holder)
-			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot forward requests to it: "+
-				"check --initial-advertise-peer-urls and --listen-peer-urls of that member, and firewalls", "leader", m.String(), "peer_urls", m.PeerURLs,
+			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot "+
+				"forward requests to it: "+
+				"check --initial-advertise-peer-urls and --listen-peer-urls of that member, and firewalls", "leader", m.String(),
+				"peer_urls", m.PeerURLs,
 				"refused", h.refused, "challenged_again_after", timing.ChallengeAgain)
 		}
 	}

@@ -110,13 +110,15 @@ func (r *Registry) blocker(t table, old entry, own Member) (e entry, advice stri
 // warnOfURLs logs what may keep others from reaching this member at its peer URLs.
 func (r *Registry) warnOfURLs(t table, self Member) {
 	if other, ok := t.sharing(self.PeerURLs, r.id); ok {
-		r.log.Warn("a member that does not run has one of this one's peer URLs; remove it, or start it with another --initial-advertise-peer-urls",
+		r.log.Warn("a member that does not run has one of this one's peer URLs; remove it, or start it with another "+
+			"--initial-advertise-peer-urls",
 			"peer_urls", self.PeerURLs, "other", other.Name, "other_id", fmt.Sprintf("%x", other.ID))
 	}
 	others := slices.ContainsFunc(t.rows, func(e entry) bool { return e.ID != r.id && e.running() })
 	for _, e := range t.rows {
 		if others && e.running() && len(e.PeerURLs) == 0 {
-			r.log.Warn("a member has no peer URL: while it leads, the others can neither forward writes to it nor answer linearizable reads; "+
+			r.log.Warn("a member has no peer URL: while it leads, the others can neither forward writes to it nor answer "+
+				"linearizable reads; "+
 				"set --listen-peer-urls and --initial-advertise-peer-urls of that member", "name", e.Name)
 		}
 	}
@@ -125,7 +127,8 @@ func (r *Registry) warnOfURLs(t table, self Member) {
 		return e.ID != r.id && e.running() && len(e.PeerURLs) > 0 && len(self.PeerURLs) > 0 &&
 			slices.ContainsFunc(e.PeerURLs, isLocal) != local
 	}); ok {
-		r.log.Warn("a member advertises a loopback peer URL, and another member one of the network: they reach each other only on one host; check --initial-advertise-peer-urls",
+		r.log.Warn("a member advertises a loopback peer URL, and another member one of the network: they reach each other "+
+			"only on one host; check --initial-advertise-peer-urls",
 			"peer_urls", self.PeerURLs, "other", other.Name, "other_peer_urls", other.PeerURLs)
 	}
 }
@@ -141,7 +144,8 @@ func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, adv
 		r.silenced[e.Incarnation] = true
 		return nil
 	case own:
-		r.log.Info("waiting until the previous process of this member has been silent, because it did not say that it stopped",
+		r.log.Info("waiting until the previous process of this member has been silent, because it did not say "+
+			"that it stopped",
 			"member", e.Name, "peer_urls", e.PeerURLs, "heartbeat", e.Heartbeat, "silence", timing.MissedPolls*r.cfg.poll)
 	}
 	silent, seen, err := challenge(ctx, r.store, e, max(r.cfg.poll, r.trips.pause(e.roundTrip())))

@@ -28,7 +28,8 @@ func TestIDsAreStableByName(t *testing.T) {
 		require.NotEqual(t, first.Incarnation, again.Incarnation)
 		require.Equal(t, Member{
 			ID: first.ID, Name: "n1", PeerURLs: []string{"http://10.0.0.1:2380"}, ClientURLs: []string{"http://n1:2379"},
-			StartURLs: []string{"http://10.0.0.1:2380"}, Version: "v1", Incarnation: again.Incarnation, Alive: true, Protocol: Protocol, RoundTrip: again.RoundTrip,
+			StartURLs: []string{"http://10.0.0.1:2380"}, Version: "v1", Incarnation: again.Incarnation, Alive: true,
+			Protocol: Protocol, RoundTrip: again.RoundTrip,
 		}, again)
 	})
 }
@@ -46,7 +47,8 @@ func TestOldRowsKeepTheirID(t *testing.T) {
 
 func TestMemberNames(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
-		names := []string{"a", "A", "a ", "ä", "a\u0308", "名前", "\x00", "z\x00\x00\x00\x00\x00\x00\x00\x00", "+", "changes",
+		names := []string{"a", "A", "a ", "ä", "a\u0308", "名前", "\x00", "z\x00\x00\x00\x00\x00\x00\x00\x00", "+",
+			"changes",
 			strings.Repeat("n", 3068)}
 		ids := map[uint64]string{}
 		for _, name := range names {

@@ -170,7 +170,8 @@ func (t table) find(f func(entry) bool) (entry, bool) {
 	return entry{}, false
 }
 
-// count adds to batch that one more change is counted, so that it conflicts with other changes since the table was read.
+// count adds to batch that one more change is counted, so that it conflicts with other changes since the table was
+// read.
 func (t table) count(batch sqlstore.BatchWrite) error {
 	key := coder.EncodeMemberKey(changes)
 	if t.changes == nil {

@@ -40,9 +40,9 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 }
 
-// poll reads this member's row, the row that counts changes, and the lock row. It sends a heartbeat if one is due, or has
-// to answer a challenge in the member row, lists the members if they were changed, so that a removal takes effect on all
-// members at once, and acts on the lock.
+// poll reads this member's row, the row that counts changes, and the lock row. It sends a heartbeat if one is due, or
+// has to answer a challenge in the member row, lists the members if they were changed, so that a removal takes effect
+// on all members at once, and acts on the lock.
 func (r *Registry) poll(ctx context.Context) {
 	r.polledAt.Store(int64(time.Since(r.began)))
 	own, err := r.readPoll(ctx)

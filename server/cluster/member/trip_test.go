@@ -141,7 +141,8 @@ func TestBoundsFollowTheRoundTrips(t *testing.T) {
 	require.Equal(t, timing.PollTimeout, m.bound(timing.PollTimeout), "the floor is what is used near the database")
 	require.Equal(t, timing.AnswerTrips*9*time.Millisecond, m.pause(9*time.Millisecond), "the longer one counts")
 	m.observe(11 * time.Millisecond)
-	require.Equal(t, timing.AnswerTrips*9*time.Millisecond, m.pause(9*time.Millisecond), "one alone says nothing of the next")
+	require.Equal(t, timing.AnswerTrips*9*time.Millisecond, m.pause(9*time.Millisecond),
+		"one alone says nothing of the next")
 	m.observe(12 * time.Millisecond)
 	require.Equal(t, timing.AnswerTrips*11*time.Millisecond, m.pause(9*time.Millisecond))
 }

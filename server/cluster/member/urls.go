@@ -39,7 +39,8 @@ func checkReachable(urls []string) error {
 		}
 		ip := net.ParseIP(u.Hostname())
 		if !isSocket(raw) && (u.Hostname() == "" || u.Port() == "0" || ip != nil && ip.IsUnspecified()) {
-			return fmt.Errorf("%w: %q is not an address at which other members can reach this one; check --initial-advertise-peer-urls", ErrBadURLs, raw)
+			return fmt.Errorf("%w: %q is not an address at which other members can reach this one; check "+
+				"--initial-advertise-peer-urls", ErrBadURLs, raw)
 		}
 	}
 	return nil

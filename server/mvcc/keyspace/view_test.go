@@ -299,7 +299,8 @@ func (s *simulation) revision() int64 {
 func (s *simulation) addCount() {
 	if rev := s.revision(); rev > 0 {
 		span := s.span()
-		s.v.AddCounts(coder.Counts{Revision: rev, Spans: []coder.CountedSpan{{Span: span, Keys: int64(len(s.m.list(span, rev)))}}})
+		s.v.AddCounts(coder.Counts{Revision: rev, Spans: []coder.CountedSpan{{Span: span,
+			Keys: int64(len(s.m.list(span, rev)))}}})
 	}
 }
 

@@ -250,7 +250,8 @@ func TestRangesKeepTheSequencerForAShortTime(t *testing.T) {
 		l.view.Purge(l.Revision())
 		store.readsHang = true
 		share := l.p.cfg.Limits.CommitTimeout / rangesShare
-		for attempt, want := range map[int]time.Duration{0: share, 1: 2 * share, 3: 8 * share, rangesShare: rangesShare * share} {
+		for attempt, want := range map[int]time.Duration{0: share, 1: 2 * share, 3: 8 * share,
+			rangesShare: rangesShare * share} {
 			c.prefetch.attempt = attempt
 			began := time.Now()
 			_, res := l.p.evaluate(t.Context(), newBatch(l.p, false), &request{cmd: c, as: auth.System})

@@ -133,7 +133,8 @@ func (p *Pipeline) evaluate(ctx context.Context, b *batch, r *request) (*Tx, res
 	pre, bounded := r.prefetched(), ctx
 	if pre != nil && pre.lease == nil { // its ranges may be many, and some may have to be read again
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, min(p.cfg.Limits.CommitTimeout, p.cfg.Limits.CommitTimeout/rangesShare<<pre.attempt))
+		bounded, cancel = context.WithTimeout(ctx, min(p.cfg.Limits.CommitTimeout,
+			p.cfg.Limits.CommitTimeout/rangesShare<<pre.attempt))
 		defer cancel()
 	}
 	tx := b.begin(pre)

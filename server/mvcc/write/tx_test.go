@@ -79,7 +79,8 @@ func TestCommitTimesNeverGoBack(t *testing.T) {
 	now = time.Now() // with a monotonic clock's reading, which must not count
 	l.must(t, put("a", "4"))
 	log := history.New(l.p.cfg.Store, l.Mark)
-	for i, want := range []time.Time{time.UnixMilli(7000), time.UnixMilli(7000), time.UnixMilli(8000), time.UnixMilli(8000),
+	for i, want := range []time.Time{time.UnixMilli(7000), time.UnixMilli(7000),
+		time.UnixMilli(8000), time.UnixMilli(8000),
 		now.Truncate(time.Millisecond)} {
 		got, err := log.CommitOf(t.Context(), int64(2+i))
 		require.NoError(t, err)

@@ -73,7 +73,8 @@ func (p *Primary) agree(ctx context.Context, conn *sqldb.Conn) error {
 		return nil
 	}
 	// Without the plugin, MySQL knows the one variable and not the other.
-	_, err := conn.ExecContext(ctx, "SET SESSION group_replication_consistency = IF(@@GLOBAL.group_replication_single_primary_mode, 'BEFORE', 'BEFORE')", nil)
+	_, err := conn.ExecContext(ctx, "SET SESSION group_replication_consistency = "+
+		"IF(@@GLOBAL.group_replication_single_primary_mode, 'BEFORE', 'BEFORE')", nil)
 	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == erUnknownSystemVariable {
 		p.alone.Store(true)
 		return nil

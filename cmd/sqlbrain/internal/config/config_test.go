@@ -130,8 +130,10 @@ func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 
 func TestTLSSettingsArePassedOn(t *testing.T) {
 	s, err := load([]string{
-		"--listen-client-urls=https://127.0.0.1:1", "--cert-file=a", "--key-file=b", "--trusted-ca-file=c", "--client-cert-auth", "--client-crl-file=d",
-		"--listen-peer-urls=https://127.0.0.1:2", "--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g", "--peer-client-cert-auth", "--peer-crl-file=h",
+		"--listen-client-urls=https://127.0.0.1:1", "--cert-file=a", "--key-file=b", "--trusted-ca-file=c",
+		"--client-cert-auth", "--client-crl-file=d",
+		"--listen-peer-urls=https://127.0.0.1:2", "--peer-cert-file=e", "--peer-key-file=f", "--peer-trusted-ca-file=g",
+		"--peer-client-cert-auth", "--peer-crl-file=h",
 		"--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "--peer-cert-allowed-cn=i,j",
 	}, nil)
 	require.NoError(t, err)
@@ -415,7 +417,8 @@ func TestServiceLinksAreNotRefused(t *testing.T) {
 	fs.VisitAll(func(f *pflag.Flag) {
 		for _, service := range []string{config.EnvName(f.Name), config.EnvName(f.Name[:len(f.Name)-1])} {
 			for _, link := range []string{
-				"_SERVICE_HOST", "_SERVICE_PORT", "_SERVICE_PORT_PEER", "_PORT", "_PORT_2380_TCP", "_PORT_2380_TCP_PROTO", "_PORT_2380_TCP_PORT", "_PORT_53_UDP_ADDR",
+				"_SERVICE_HOST", "_SERVICE_PORT", "_SERVICE_PORT_PEER", "_PORT", "_PORT_2380_TCP", "_PORT_2380_TCP_PROTO",
+				"_PORT_2380_TCP_PORT", "_PORT_53_UDP_ADDR",
 			} {
 				s, err := load(nil, []string{service + link + "=x"})
 				require.NoError(t, err)
@@ -475,7 +478,8 @@ func TestShortPasswordIsHiddenAsAWord(t *testing.T) {
 	for _, password := range []string{"p", "por", "é", "p@", "(p"} {
 		s, err := load([]string{"--datastore=mysql://u:" + url.QueryEscape(password) + "@h/d"}, nil)
 		require.NoError(t, err)
-		const readable = "dial tcp 127.0.0.1:1: connection refused; check host, port and network, and the MySQL protocol, café"
+		const readable = "dial tcp 127.0.0.1:1: connection refused; check host, port and network, and the MySQL " +
+			"protocol, café"
 		require.Equal(t, readable, s.Redact(readable), password)
 		for _, format := range []string{"%s", "u:%s@tcp(h)/d", "the password %q is wrong", "it ends with %s",
 			"%s, %[1]s;%[1]s", "f(%s)"} {

@@ -26,19 +26,23 @@ func (s *Settings) define() {
 	f.SortFlags = false
 
 	value(f.StringVar, &s.ConfigFile, "config-file",
-		"YAML `file` of settings, its keys are the names of these flags (flags and the environment, SQLBRAIN_…, come first)")
+		"YAML `file` of settings, its keys are the names of these flags (flags and the environment, "+
+			"SQLBRAIN_…, come first)")
 	value(f.StringVar, &s.Node.Name, "name", "name of this member")
 	value(f.BoolVar, &s.Node.ForceJoin, "force-join",
 		"start although another process runs under this member's name; that one stops serving")
 
 	value(f.StringVar, &s.Datastore, "datastore",
-		"`URL` of the database: mysql://user:password@host:3306/database, with several hosts host:3306,host:3306 the one that takes writes, or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
+		"`URL` of the database: mysql://user:password@host:3306/database, with several hosts host:3306,host:3306 the one "+
+			"that takes writes, or sqlite://path (default sqlite://DATA-DIR/sqlbrain.db)")
 	value(f.StringVar, &s.PasswordFile, "datastore-password-file",
 		"`file` that holds the database's password, instead of the URL; read again for each connection")
 	value(f.StringVar, &s.PasswordCommand, "datastore-password-command",
-		"shell `command` that prints the database's password, instead of the URL; run for new connections, within 10s, what it prints serves for 10s")
+		"shell `command` that prints the database's password, instead of the URL; run for new connections, within 10s, "+
+			"what it prints serves for 10s")
 	f.Var(optional(&s.PasswordFrom, word("aws"), word("google"), word("azure")), "datastore-password-from",
-		"cloud whose IAM gives this workload the database's password: aws (RDS, Aurora), google (Cloud SQL) or azure; needs tls=true in the URL")
+		"cloud whose IAM gives this workload the database's password: aws (RDS, Aurora), google (Cloud SQL) or azure; "+
+			"needs tls=true in the URL")
 	number(s, f.IntVar, &s.Store.MaxOpenConns, "datastore-max-open-conns", 0, 1<<16,
 		"most connections to the database (0: chosen by the engine)")
 	value(f.StringVar, &s.DataDir, "data-dir", "`directory` of the default database")
@@ -52,7 +56,8 @@ func (s *Settings) define() {
 	s.urls(&s.Server.ListenMetricsURLs, "listen-metrics-urls",
 		"`URLs` to serve /metrics and the health endpoints on as well")
 	f.Var((*fileMode)(&s.Server.SocketMode), "socket-mode",
-		"`mode` of the files of unix and unixs URLs, octal: 0600 for processes of the same user, 0660 also for those of its group")
+		"`mode` of the files of unix and unixs URLs, octal: 0600 for processes of the same user, 0660 also for "+
+			"those of its group")
 	value(f.StringVar, &s.Server.TLS.CertFile, "cert-file", "`file` of the TLS certificate")
 	value(f.StringVar, &s.Server.TLS.KeyFile, "key-file", "`file` of the TLS key")
 	value(f.StringVar, &s.Server.TLS.TrustedCAFile, "trusted-ca-file",
@@ -68,17 +73,21 @@ func (s *Settings) define() {
 	value(f.StringSliceVar, &s.cipherSuites, "cipher-suites",
 		"`names` of the cipher suites of TLS 1.2, for clients (default: Go's choice)")
 	value(f.StringVar, &s.Server.AuthToken, "auth-token",
-		"tokens that users get: simple, or jwt with its options, as in jwt,pub-key=`file`,priv-key=file,sign-method=RS512,ttl=10m")
+		"tokens that users get: simple, or jwt with its options, as in "+
+			"jwt,pub-key=`file`,priv-key=file,sign-method=RS512,ttl=10m")
 	number(s, f.IntVar, &s.tokenTTL, "auth-token-ttl", 0, int(math.MaxInt64/time.Second),
 		"a simple token that is not used is valid for this many `seconds`")
 	number(s, f.IntVar, &s.Server.BcryptCost, "bcrypt-cost", bcrypt.MinCost, bcrypt.MaxCost,
-		"strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes. Stored hashes above 14 are refused unless this is as high")
+		"strength of the hashes of users' passwords, 4 to 31; each step doubles the time that checking one takes. Stored "+
+			"hashes above 14 are refused unless this is as high")
 	value(f.StringSliceVar, &s.Server.CORS, "cors", "origins that browsers may call from, * for all (etcd's default is *)")
 	value(f.StringSliceVar, &s.Server.HostWhitelist, "host-whitelist",
-		"names and addresses that HTTP clients without TLS may call, * for all; the console takes the names other than *, and its own")
+		"names and addresses that HTTP clients without TLS may call, * for all; the console takes the names other than "+
+			"*, and its own")
 
 	s.urls(&s.Server.PeerURLs, "listen-peer-urls",
-		"`URLs` to serve the other members on, with mutual TLS also if they begin with http; empty for none (not used with SQLite, which has one server)")
+		"`URLs` to serve the other members on, with mutual TLS also if they begin with http; empty for none (not used with "+
+			"SQLite, which has one server)")
 	s.urls(&s.Node.PeerURLs, "initial-advertise-peer-urls",
 		"`URLs` that the other members reach this one at (default: those listened on)")
 	value(f.StringVar, &s.Node.PeerTLS.CertFile, "peer-cert-file",
@@ -95,7 +104,8 @@ func (s *Settings) define() {
 	value(f.StringSliceVar, &s.Node.PeerTLS.AllowedHostnames, "peer-cert-allowed-hostname",
 		"host `names` or addresses, for one of which the certificates of other members must be valid")
 	number(s, f.DurationVar, &s.Node.AnswerTimeout, "leader-answer-timeout", timing.Answer, timing.LongestAnswer,
-		"how long a leader that another member does not hear may take to answer a challenge in the database, before it is replaced")
+		"how long a leader that another member does not hear may take to answer a challenge in the database, before "+
+			"it is replaced")
 
 	number(s, f.IntVar, &s.Server.MaxRequestBytes, "max-request-bytes", 1, server.MaxRequestBytes,
 		"largest request that writes, in bytes")
@@ -103,7 +113,8 @@ func (s *Settings) define() {
 	number(s, f.Uint32Var, &s.Server.MaxConcurrentStreams, "max-concurrent-streams", 1, math.MaxUint32,
 		"most calls at a time on one connection")
 	f.Var(choice(&s.Replica.ConfirmReads, option[bool]{"lease", false}, option[bool]{"database", true}),
-		"read-consistency", "how the leader makes sure that nothing newer exists before a linearizable read: by a lease of 100ms that each commit renews (lease), or by a question to the database for every read (database)")
+		"read-consistency", "how the leader makes sure that nothing newer exists before a linearizable read: by a lease of "+
+			"100ms that each commit renews (lease), or by a question to the database for every read (database)")
 	number(s, f.DurationVar, &s.Replica.RequestTimeout, "request-timeout", time.Millisecond, math.MaxInt64,
 		"bound on a request")
 	number(s, f.DurationVar, &s.Server.StopTimeout, "stop-timeout", time.Millisecond, math.MaxInt64,
@@ -152,7 +163,8 @@ func (s *Settings) define() {
 	number(s, f.IntVar, &s.Replica.RecordCache, "object-cache-bytes", 0, math.MaxInt,
 		"bytes of current keys and values kept in memory, for gets and lists (0: none)")
 	number(s, f.Int64Var, &s.MemoryLimit, "memory-limit-bytes", 0, math.MaxInt64,
-		"resident memory to stay within, in bytes: caches whose sizes are not given are sized for it, and garbage is collected more often near it (0: what the container may use; if that is not limited, caches for 112 MiB)")
+		"resident memory to stay within, in bytes: caches whose sizes are not given are sized for it, and garbage is "+
+			"collected more often near it (0: what the container may use; if that is not limited, caches for 112 MiB)")
 
 	f.Var(choice(&s.LogLevel, option[slog.Level]{"info", slog.LevelInfo}, option[slog.Level]{"debug", slog.LevelDebug},
 		option[slog.Level]{"warn", slog.LevelWarn}, option[slog.Level]{"error", slog.LevelError}), "log-level",

@@ -190,7 +190,8 @@ func (s *unreadable) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, err
 
 // claimed returns a database with a table of so many keys that was taken from kine, and what executes a statement
 // there, makes an adoption into a store, and looks at the table.
-func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), adoption func(sqlstore.Store) *Adoption, inspect func() Table) {
+func claimed(t *testing.T, keys int) (db *sql.DB, exec func(statement string), adoption func(sqlstore.Store) *Adoption,
+	inspect func() Table) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)

@@ -46,7 +46,8 @@ func (r *Running) command() (name string, args []string, err error) {
 			endpoint = r.db.kineEndpoint()
 		}
 		return e.Programs.Kine, []string{
-			"--endpoint", endpoint, "--listen-address", fmt.Sprintf("127.0.0.1:%d", r.client.number), "--metrics-bind-address", "0",
+			"--endpoint", endpoint, "--listen-address", fmt.Sprintf("127.0.0.1:%d", r.client.number),
+			"--metrics-bind-address", "0",
 		}, nil
 	}
 	return "", nil, fmt.Errorf("no such product: %q", r.System.Product)

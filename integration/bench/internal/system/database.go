@@ -129,7 +129,8 @@ func (d *database) settings(name string) *mysql.Config {
 }
 
 func (d *database) url() string {
-	u := url.URL{Scheme: "mysql", User: url.UserPassword(d.user, d.password), Host: d.address, Path: "/" + d.name + "sqlbrain"}
+	u := url.URL{Scheme: "mysql", User: url.UserPassword(d.user, d.password), Host: d.address,
+		Path: "/" + d.name + "sqlbrain"}
 	return u.String()
 }
 

@@ -158,7 +158,8 @@ func (r *Running) start(ctx context.Context) (err error) {
 	if r.process, err = process.Start(log, name, args...); err != nil {
 		return err
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(),
+		DialTimeout: 5 * time.Second})
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // TestSeveralAPIServers: one API server on each of two nodes of the store, and one
-// that knows all nodes. The others show at once what one acknowledged. Watches on one show the writes of the others. All of that
-// continues when the leader of the store is killed.
+// that knows all nodes. The others show at once what one acknowledged. Watches on one show the writes of the others.
+// All of that continues when the leader of the store is killed.
 func TestSeveralAPIServers(t *testing.T) {
 	programs.NeedsKubernetes(t)
 	forEachCluster(t, testSeveralAPIServers)

@@ -209,6 +209,7 @@ func (tr *traffic) check(list []corev1.ConfigMap) {
 	if len(states) > 0 {
 		tr.t.Errorf("no client asked for %v", states)
 	}
-	tr.t.Logf("%d writes acknowledged, %d without an answer, %d reads without one; longest time without an acknowledged write %s",
+	tr.t.Logf("%d writes acknowledged, %d without an answer, %d reads without one; longest time without an "+
+		"acknowledged write %s",
 		tr.acked.Load(), tr.unknown.Load(), tr.refused.Load(), time.Duration(tr.longest.Load()).Round(time.Millisecond))
 }

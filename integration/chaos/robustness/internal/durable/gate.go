@@ -29,7 +29,8 @@ func (a *Archive) Gate(t testing.TB, endpoints []string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server := grpc.NewServer()
-	pb.RegisterKVServer(server, &gate{archive: a, nodes: pb.NewKVClient(harness.ClientOf(t, endpoints...).ActiveConnection())})
+	nodes := pb.NewKVClient(harness.ClientOf(t, endpoints...).ActiveConnection())
+	pb.RegisterKVServer(server, &gate{archive: a, nodes: nodes})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -51,8 +51,9 @@ func Path(t testing.TB, name string) string {
 func Tests(t testing.TB, pkg string) gotest.Program {
 	t.Helper()
 	return gotest.Program{
-		Path: built(t, strings.ReplaceAll(pkg, "/", "-")+".test", pkg, "test", "-c", "-vet=off", "-trimpath", "-ldflags", "-s -w"),
-		Dir:  run(t, "list", "-f", "{{.Dir}}", pkg),
+		Path: built(t, strings.ReplaceAll(pkg, "/", "-")+".test", pkg, "test", "-c", "-vet=off", "-trimpath", "-ldflags",
+			"-s -w"),
+		Dir: run(t, "list", "-f", "{{.Dir}}", pkg),
 		// Where the sources are that trimmed paths begin at: the tests look for files there.
 		Env: append(os.Environ(), "TEST_SRCDIR="+run(t, "env", "GOMODCACHE"), "TEST_WORKSPACE=."),
 	}
