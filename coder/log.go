@@ -62,8 +62,13 @@ func LogBounds(from, to int64) (lo, hi []byte) {
 // commit share it, and each part has it.
 func EncodeLog(at time.Time, changes []Change) [][]byte {
 	var rows [][]byte
-	head := binary.AppendUvarint([]byte{formatV1}, uint64(max(at.UnixMilli(), 0)))
-	b := bytes.Clone(head)
+	size := 1 + binary.MaxVarintLen64
+	for _, c := range changes {
+		size += len(c.Key) + 2*binary.MaxVarintLen64 // about
+	}
+	b := append(make([]byte, 0, min(size, MaxLogRow)), formatV1)
+	b = binary.AppendUvarint(b, uint64(max(at.UnixMilli(), 0)))
+	head := b[:len(b):len(b)]
 	for _, c := range changes {
 		if len(b) > len(head) && len(b)+len(c.Key)+4*binary.MaxVarintLen64 > MaxLogRow {
 			rows = append(rows, b)
