@@ -18,6 +18,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
@@ -89,6 +91,15 @@ func TestChartRefusesValues(t *testing.T) {
 		"fraction":               {`{settings: {quota-backend-bytes: 1.5}}`, "/settings/quota-backend-bytes"},
 		"tag as digest":          {`{image: {digest: v1}}`, "/image/digest"},
 		"JWT without keys":       {`{auth: {token: jwt}}`, "auth.jwt.secretName"},
+		"argument of the chart":  {`{extraArgs: [--data-dir=/x]}`, "extraArgs: the chart sets --data-dir"},
+		"variable of the chart":  {`{extraEnv: [{name: SQLBRAIN_DATA_DIR, value: /x}]}`, "SQLBRAIN_DATA_DIR"},
+		"volume without a name":  {`{extraVolumes: [{emptyDir: {}}]}`, "/extraVolumes/0"},
+		"what a probe asks":      {`{probes: {liveness: {httpGet: {path: /livez}}}}`, "httpGet"},
+		"Ingress without a name": {`{console: {enabled: true, ingress: {enabled: true}}}`, "console.host"},
+		"Ingress to nothing":     {`{console: {host: a, ingress: {enabled: true}}}`, "console.enabled"},
+		"route without gateway":  {`{console: {enabled: true, host: a, httpRoute: {enabled: true}}}`, "parentRefs"},
+		"two passwords": {`{datastore: {url: "` + url + `", passwordSecret: {name: a}, passwordFrom: aws}}`,
+			"datastore.passwordFrom"},
 		"no memory is requested": {`{resources: {requests: {memory: null}}}`, "memory"},
 		"nothing can be evicted": {`{datastore: {url: "` + url + `"}, podDisruptionBudget: {minAvailable: 3}}`,
 			"podDisruptionBudget.minAvailable"},
@@ -169,6 +180,7 @@ func TestChartOnSQLite(t *testing.T) {
 func TestChartSettingsStartAServer(t *testing.T) {
 	v := values(t, "sqlite")
 	v["settings"] = values(t, "mysql")["settings"]
+	v["console"] = values(t, "mysql")["console"]
 	m, _ := readChart(t, v)
 	pod := &m.set.Spec.Template.Spec
 	assert.Equal(t, "8589934592", m.environmentOf(t, pod)[variable("quota-backend-bytes")], "not in the form of a float")
@@ -211,7 +223,7 @@ func TestChartWithEverything(t *testing.T) {
 	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m",
 		environment[variable("auth-token")])
 	assert.Equal(t, []int{53, 2380, 3307, 4317}, reachedPorts(t, m, m.set.Spec.Template.Labels))
-	assert.Equal(t, []int{53, 3307}, reachedPorts(t, m, m.job.Spec.Template.Labels))
+	assert.Equal(t, []int{53, 3307, 4317}, reachedPorts(t, m, m.job.Spec.Template.Labels))
 	assert.NotContains(t, r.Notes, "WARNING")
 	_, unprotected := readChart(t, clusterValues)
 	assert.Contains(t, unprotected.Notes, "WARNING: clients are served in plain text")
@@ -238,6 +250,118 @@ func TestChartWithEverything(t *testing.T) {
 	job := monitor["endpoints"].([]any)[0].(map[string]any)["relabelings"].([]any)[0].(map[string]any)
 	assert.Equal(t, map[string]any{"targetLabel": "job", "replacement": "sqlbrain/storage/sqlbrain"}, job,
 		"alerts look for sqlbrain in job")
+}
+
+// The members and the migration have what is added to them.
+func TestChartAddsToPods(t *testing.T) {
+	m, _ := readChart(t, values(t, "mysql"))
+	pod, migration := &m.set.Spec.Template.Spec, &m.job.Spec.Template.Spec
+	assert.Equal(t, []string{"serve", "--log-level=debug"}, pod.Containers[0].Args)
+	for who, pod := range map[string]*corev1.PodSpec{"members": pod, "migration": migration} {
+		file := m.environmentOf(t, pod)[variable("client-crl-file")]
+		assert.Equal(t, "sqlbrain-crl", volumesOf(t, pod)[path.Dir(file)].Secret.SecretName, who)
+	}
+	assert.Equal(t, "storage", m.set.Spec.Template.Labels["team"])
+	assert.Equal(t, "storage", m.job.Spec.Template.Labels["team"], "Azure's identities need a label")
+
+	assert.EqualValues(t, 1, *m.set.Spec.UpdateStrategy.RollingUpdate.Partition)
+	c := pod.Containers[0]
+	assert.EqualValues(t, 300, c.StartupProbe.FailureThreshold)
+	assert.EqualValues(t, 2, c.StartupProbe.PeriodSeconds, "fields that are not given stay")
+	assert.EqualValues(t, 3, c.ReadinessProbe.PeriodSeconds)
+	assert.EqualValues(t, 5, *c.LivenessProbe.TerminationGracePeriodSeconds)
+
+	require.Len(t, pod.TopologySpreadConstraints, 1)
+	spread := pod.TopologySpreadConstraints[0]
+	assert.Equal(t, "rack", spread.TopologyKey)
+	assert.Equal(t, []string{"controller-revision-hash"}, spread.MatchLabelKeys)
+	standard, _ := readChart(t, clusterValues)
+	constraints := standard.set.Spec.Template.Spec.TopologySpreadConstraints
+	require.Len(t, constraints, 1)
+	assert.Equal(t, corev1.ScheduleAnyway, constraints[0].WhenUnsatisfiable)
+	for _, selector := range []*metav1.LabelSelector{spread.LabelSelector, constraints[0].LabelSelector} {
+		assert.True(t, selects(t, selector, m.set.Spec.Template.Labels))
+		assert.False(t, selects(t, selector, m.job.Spec.Template.Labels))
+	}
+}
+
+// The migration runs before the release's account exists, so it has its own, with the same identity.
+func TestChartAccounts(t *testing.T) {
+	m, _ := readChart(t, values(t, "mysql"))
+	of := func(m *manifests) (members, migration string) {
+		return m.set.Spec.Template.Spec.ServiceAccountName, m.job.Spec.Template.Spec.ServiceAccountName
+	}
+	members, migration := of(m)
+	require.Len(t, m.accounts, 2)
+	require.Contains(t, m.accounts, members)
+	require.Contains(t, m.accounts, migration)
+	for _, a := range m.accounts {
+		assert.Contains(t, a.Annotations["eks.amazonaws.com/role-arn"], "role/sqlbrain")
+	}
+	assert.NotContains(t, m.accounts[members].Annotations, "helm.sh/hook")
+	assert.Equal(t, "-5", m.accounts[migration].Annotations["helm.sh/hook-weight"], "before the job")
+
+	m, _ = readChart(t, values(t, "tidb")) // an account that exists, for a token in place of a password
+	members, migration = of(m)
+	assert.Empty(t, m.accounts)
+	assert.Equal(t, []string{"identity", "identity"}, []string{members, migration})
+	for _, pod := range []*corev1.PodSpec{&m.set.Spec.Template.Spec, &m.job.Spec.Template.Spec} {
+		assert.Equal(t, "aws", m.environmentOf(t, pod)[variable("datastore-password-from")])
+	}
+	m, _ = readChart(t, clusterValues)
+	members, migration = of(m)
+	assert.Empty(t, m.accounts)
+	assert.Empty(t, members+migration)
+}
+
+// An Ingress and an HTTPRoute lead browsers to the console alone, under a name that it answers to.
+func TestChartConsole(t *testing.T) {
+	m, _ := readChart(t, values(t, "mysql"))
+	environment := m.environmentOf(t, &m.set.Spec.Template.Spec)
+	assert.Equal(t, "true", environment[variable("console")])
+	assert.Equal(t, "false", environment[variable("console-write")])
+	assert.Equal(t, "*,console.example", environment[variable("host-whitelist")])
+
+	spec := m.ingress.Spec
+	assert.Equal(t, "HTTPS", m.ingress.Annotations["nginx.ingress.kubernetes.io/backend-protocol"])
+	assert.Equal(t, "nginx", *spec.IngressClassName)
+	assert.Equal(t, []networkingv1.IngressTLS{{Hosts: []string{"console.example"}, SecretName: "console-tls"}}, spec.TLS)
+	require.Len(t, spec.Rules, 1)
+	assert.Equal(t, "console.example", spec.Rules[0].Host)
+	require.Len(t, spec.Rules[0].HTTP.Paths, 1)
+	first := spec.Rules[0].HTTP.Paths[0]
+	assert.Equal(t, "/ui/", first.Path)
+	assert.Equal(t, networkingv1.PathTypePrefix, *first.PathType)
+	service := m.services[first.Backend.Service.Name]
+	require.NotNil(t, service)
+	assert.Equal(t, service.Spec.Ports[0].Name, first.Backend.Service.Port.Name)
+
+	assert.Equal(t, map[string]any{
+		"parentRefs": []any{map[string]any{"name": "gateway", "namespace": "infrastructure"}},
+		"hostnames":  []any{"console.example"},
+		"rules": []any{map[string]any{
+			"matches":     []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/ui/"}}},
+			"backendRefs": []any{map[string]any{"name": service.Name, "port": float64(service.Spec.Ports[0].Port)}},
+		}},
+	}, m.custom["HTTPRoute"]["spec"])
+
+	let := false
+	for _, rule := range m.policies["sqlbrain"].Spec.Ingress {
+		for _, peer := range rule.From {
+			if peer.PodSelector == nil && selects(t, peer.NamespaceSelector,
+				map[string]string{"kubernetes.io/metadata.name": "ingress-nginx"}) {
+				let = true
+				assert.Equal(t, "client", rule.Ports[0].Port.String())
+			}
+		}
+	}
+	assert.True(t, let, "the policy keeps the Ingress out")
+
+	m, _ = readChart(t, clusterValues)
+	assert.Empty(t, m.ingress.Name)
+	assert.NotContains(t, m.environmentOf(t, &m.set.Spec.Template.Spec), variable("console"))
+	m, _ = readChart(t, map[string]any{"console": map[string]any{"enabled": true, "write": true}})
+	assert.Equal(t, "true", m.environmentOf(t, &m.set.Spec.Template.Spec)[variable("console-write")])
 }
 
 // The chart's rules and dashboard are those of the folders deploy/prometheus and deploy/grafana.
@@ -283,7 +407,9 @@ func TestChartMigrationNeedsNothingOfTheRelease(t *testing.T) {
 	require.NotNil(t, policy)
 	assert.True(t, selects(t, &policy.Spec.PodSelector, m.job.Spec.Template.Labels))
 	assert.False(t, selects(t, &policy.Spec.PodSelector, m.set.Spec.Template.Labels))
-	for _, annotations := range []map[string]string{m.job.Annotations, policy.Annotations} {
+	account := m.accounts[pod.ServiceAccountName]
+	require.NotNil(t, account)
+	for _, annotations := range []map[string]string{m.job.Annotations, policy.Annotations, account.Annotations} {
 		assert.Equal(t, "pre-install,pre-upgrade", annotations["helm.sh/hook"])
 		assert.Contains(t, annotations["helm.sh/hook-delete-policy"], "before-hook-creation", "a job cannot be changed")
 		assert.NotContains(t, annotations["helm.sh/hook-delete-policy"], "hook-failed", "the log of a failure is needed")
@@ -298,7 +424,7 @@ func TestChartReplacesPodsWhenSettingsChange(t *testing.T) {
 		return m.set.Spec.Template.Annotations
 	}
 	assert.Equal(t, annotations(nil), annotations(nil))
-	assert.NotEqual(t, annotations(nil), annotations(map[string]any{"console": true}))
+	assert.NotEqual(t, annotations(nil), annotations(map[string]any{"enable-pprof": true}))
 }
 
 // Two releases in one namespace share nothing.

@@ -40,6 +40,8 @@ type manifests struct {
 	set        appsv1.StatefulSet
 	policies   map[string]*networkingv1.NetworkPolicy
 	budget     policyv1.PodDisruptionBudget
+	accounts   map[string]*corev1.ServiceAccount
+	ingress    networkingv1.Ingress
 	custom     map[string]map[string]any // of kinds that are not Kubernetes' own, by kind
 }
 
@@ -47,6 +49,7 @@ func newManifests() *manifests {
 	return &manifests{
 		configMaps: make(map[string]*corev1.ConfigMap), services: make(map[string]*corev1.Service),
 		policies: make(map[string]*networkingv1.NetworkPolicy), custom: make(map[string]map[string]any),
+		accounts: make(map[string]*corev1.ServiceAccount),
 	}
 }
 
@@ -90,7 +93,12 @@ func (m *manifests) add(t *testing.T, kind, name string, text []byte) {
 		m.policies[name], into = p, p
 	case "PodDisruptionBudget":
 		into = &m.budget
-	case "ServiceMonitor", "PrometheusRule":
+	case "ServiceAccount":
+		a := new(corev1.ServiceAccount)
+		m.accounts[name], into = a, a
+	case "Ingress":
+		into = &m.ingress
+	case "ServiceMonitor", "PrometheusRule", "HTTPRoute":
 		o := make(map[string]any)
 		m.custom[kind], into = o, &o
 	default:

@@ -78,7 +78,8 @@ func rendered(t *testing.T) map[string][]*unstructured.Unstructured {
 	add := func(name string, text []byte) {
 		o := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal(text, &o.Object), name)
-		if o.GroupVersionKind().Group != "monitoring.coreos.com" {
+		group := o.GroupVersionKind().Group
+		if group != "monitoring.coreos.com" && group != "gateway.networking.k8s.io" {
 			all[name] = append(all[name], o)
 		}
 	}

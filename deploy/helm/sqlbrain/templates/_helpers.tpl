@@ -77,19 +77,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.datastore.passwordSecret.name }}
 - {name: SQLBRAIN_DATASTORE_PASSWORD_FILE, value: /run/secrets/datastore/password}
 {{- end }}
+{{- with .Values.datastore.passwordFrom }}
+- {name: SQLBRAIN_DATASTORE_PASSWORD_FROM, value: {{ . }}}
+{{- end }}
 {{- end }}
 {{- end }}
 
-{{- define "sqlbrain.datastoreMounts" -}}
+{{- define "sqlbrain.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (ternary (include "sqlbrain.fullname" .) "" .Values.serviceAccount.create) }}
+{{- end }}
+
+{{- /* What the members and the migration mount. */ -}}
+{{- define "sqlbrain.sharedMounts" -}}
 {{- if .Values.datastore.passwordSecret.name }}
 - {name: datastore, mountPath: /run/secrets/datastore, readOnly: true}
 {{- end }}
 {{- if .Values.datastore.caSecret.name }}
 - {name: database-ca, mountPath: /run/secrets/database-ca, readOnly: true}
 {{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
-{{- define "sqlbrain.datastoreVolumes" -}}
+{{- define "sqlbrain.sharedVolumes" -}}
 {{- with .Values.datastore.passwordSecret }}
 {{- if .name }}
 - name: datastore
@@ -101,6 +112,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - name: database-ca
   secret: {secretName: {{ .name }}, defaultMode: 0440, items: [{key: {{ .key }}, path: ca.crt}]}
 {{- end }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -131,15 +145,40 @@ capabilities: {drop: [ALL]}
   to:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- with .Values.networkPolicy.extraEgress }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* Values that the schema cannot refuse. */ -}}
 {{- define "sqlbrain.check" -}}
-{{- $own := list "name" "datastore" "datastore-password-file" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" -}}
+{{- $own := list "name" "datastore" "datastore-password-file" "datastore-password-from" "config-file" "console" "console-write" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" -}}
 {{- range $name, $_ := .Values.settings -}}
 {{- if has $name $own -}}
 {{- fail (printf "settings.%s: the chart sets this flag from other values" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- range .Values.extraArgs -}}
+{{- $name := regexReplaceAll "^--?([^=]*).*$" . "${1}" -}}
+{{- if has $name $own -}}
+{{- fail (printf "extraArgs: the chart sets --%s from other values" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if or (eq .name "NAMESPACE") (and (hasPrefix "SQLBRAIN_" .name) (has (trimPrefix "SQLBRAIN_" .name | lower | replace "_" "-") $own)) -}}
+{{- fail (printf "extraEnv: the chart sets %s from other values" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.console -}}
+{{- if and (or .ingress.enabled .httpRoute.enabled) (not (and .enabled .host)) -}}
+{{- fail "console: an Ingress or HTTPRoute needs console.enabled and console.host" -}}
+{{- end -}}
+{{- if and .httpRoute.enabled (not .httpRoute.parentRefs) -}}
+{{- fail "console.httpRoute.parentRefs: name the Gateway" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.datastore.passwordFrom .Values.datastore.passwordSecret.name -}}
+{{- fail "datastore.passwordFrom: the password comes from passwordSecret already" -}}
 {{- end -}}
 {{- if and (not .Values.datastore.url) (gt (int (include "sqlbrain.replicas" .)) 1) -}}
 {{- fail "replicas: SQLite allows one server; set datastore.url for more" -}}
@@ -163,6 +202,9 @@ snapshot-dir: /snapshots
 datastore: {{ .Values.datastore.url | quote }}
 {{- if .Values.datastore.passwordSecret.name }}
 datastore-password-file: /run/secrets/datastore/password
+{{- end }}
+{{- with .Values.datastore.passwordFrom }}
+datastore-password-from: {{ . }}
 {{- end }}
 migrate: verify
 listen-peer-urls: https://0.0.0.0:2380
@@ -189,6 +231,15 @@ auth-token: {{ printf "jwt,pub-key=/run/secrets/jwt/%s,priv-key=/run/secrets/jwt
 {{- else }}
 auth-token: simple
 auth-token-ttl: {{ .tokenTTL | int64 }}
+{{- end }}
+{{- end }}
+{{- with .Values.console }}
+{{- if .enabled }}
+console: true
+console-write: {{ .write }}
+{{- if and .host (not (hasKey $.Values.settings "host-whitelist")) }}
+host-whitelist: {{ printf "*,%s" .host | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
