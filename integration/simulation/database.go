@@ -459,12 +459,14 @@ func (s *session) Timestamp(ctx context.Context) (time.Time, error) {
 // Close implements sqlstore.KvStorage.
 func (s *session) Close() error { return nil }
 
+// page is the answer of a List or a Lookup.
+type page struct {
+	rows []sqlstore.ListRow
+	more bool
+}
+
 // List implements sqlstore.Store.
 func (s *session) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
-	type page struct {
-		rows []sqlstore.ListRow
-		more bool
-	}
 	q.Start, q.End = bytes.Clone(q.Start), bytes.Clone(q.End)
 	p, err := statement(ctx, s, listing, "list", func() (p page, err error) {
 		p.rows, p.more, err = s.d.store.List(context.Background(), q)
@@ -474,10 +476,13 @@ func (s *session) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Li
 }
 
 // Lookup implements sqlstore.Store.
-func (s *session) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+func (s *session) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
 	keys = cloneAll(keys)
-	return statement(ctx, s, listing, "lookup",
-		func() ([]sqlstore.ListRow, error) { return s.d.store.Lookup(context.Background(), keys) })
+	p, err := statement(ctx, s, listing, "lookup", func() (p page, err error) {
+		p.rows, p.more, err = s.d.store.Lookup(context.Background(), keys, maxBytes)
+		return p, err
+	})
+	return p.rows, p.more, err
 }
 
 // Count implements sqlstore.Store.

@@ -109,12 +109,12 @@ func (s *silent) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Lis
 	return s.Store.List(ctx, q)
 }
 
-func (s *silent) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+func (s *silent) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
 	if s.on.Load() {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return nil, false, ctx.Err()
 	}
-	return s.Store.Lookup(ctx, keys)
+	return s.Store.Lookup(ctx, keys, maxBytes)
 }
 
 func TestUnansweredReadDoesNotBlockWrites(t *testing.T) {

@@ -32,9 +32,9 @@ func (s *slow) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListR
 	return s.Store.List(ctx, q)
 }
 
-func (s *slow) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+func (s *slow) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
 	defer s.pause()
-	return s.Store.Lookup(ctx, keys)
+	return s.Store.Lookup(ctx, keys, maxBytes)
 }
 
 func (s *slow) pause() {

@@ -34,9 +34,9 @@ func (s *statements) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore
 	return s.Store.List(ctx, q)
 }
 
-func (s *statements) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+func (s *statements) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
 	s.n.Add(1)
-	return s.Store.Lookup(ctx, keys)
+	return s.Store.Lookup(ctx, keys, maxBytes)
 }
 
 func (s *statements) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {

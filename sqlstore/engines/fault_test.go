@@ -307,7 +307,7 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 			return len(rows), err
 		}
 		reads["Lookup"] = func() (int, error) {
-			rows, err := b.store.Lookup(ctx, keys)
+			rows, _, err := b.store.Lookup(ctx, keys, 0)
 			return len(slices.DeleteFunc(rows, func(row sqlstore.ListRow) bool { return row.Version == nil })), err
 		}
 		reads["Count"] = func() (int, error) { live, _, err := b.store.Count(ctx, lo, hi, 10); return int(live), err }

@@ -178,23 +178,28 @@ func (s *Store) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore
 }
 
 // Lookup implements sqlstore.Store.
-func (s *Store) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
 	t, err := s.snapshot(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	rows := make([]sqlstore.ListRow, len(keys))
+	rows = make([]sqlstore.ListRow, len(keys))
+	size := 0
 	for i, key := range keys {
+		if maxBytes > 0 && size >= maxBytes {
+			return rows, true, nil
+		}
 		row, ok := t.Get(sqlstore.Row{Key: key})
 		if !ok {
 			continue
 		}
 		rows[i] = sqlstore.ListRow{Key: own(row.Key), Index: own(row.Value)}
 		if rows[i].Version, err = versionOf(t, row); err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		size += len(row.Key) + len(row.Value) + len(rows[i].Version)
 	}
-	return rows, nil
+	return rows, false, nil
 }
 
 func versionOf(t *tree, index sqlstore.Row) ([]byte, error) {

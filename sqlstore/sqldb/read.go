@@ -152,16 +152,16 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	values := make([][]byte, len(keys))
 	err := s.readKeys(ctx, "multiget", "SELECT internal_key, object_value FROM object WHERE internal_key IN ", keys,
 		func() { clear(values) },
-		func(r *sql.Rows, places func(key []byte) []int) error {
+		func(r *sql.Rows, places func(key []byte) []int) (bool, error) {
 			var key sql.RawBytes
 			var value []byte
 			if err := r.Scan(&key, &value); err != nil {
-				return err
+				return false, err
 			}
 			for n, i := range places(key) {
 				values[i] = owned(value, n)
 			}
-			return nil
+			return true, nil
 		})
 	if err != nil {
 		return nil, err
@@ -170,27 +170,35 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 }
 
 // Lookup implements sqlstore.Store.
-func (s *Store) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
-	rows := make([]sqlstore.ListRow, len(keys))
-	err := s.readKeys(ctx, "lookup", s.statements.Lookup, keys,
-		func() { clear(rows) },
-		func(r *sql.Rows, places func(key []byte) []int) error {
+func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
+	rows = make([]sqlstore.ListRow, len(keys))
+	size := 0
+	err = s.readKeys(ctx, "lookup", s.statements.Lookup, keys,
+		func() {
+			clear(rows)
+			size, more = 0, false
+		},
+		func(r *sql.Rows, places func(key []byte) []int) (bool, error) {
+			if more = maxBytes > 0 && size >= maxBytes; more {
+				return false, nil
+			}
 			var row sqlstore.ListRow
 			if err := r.Scan(&row.Key, &row.Index, &row.Version); err != nil {
-				return err
+				return false, err
 			}
+			size += len(row.Key) + len(row.Index) + len(row.Version)
 			for n, i := range places(row.Key) {
 				rows[i] = sqlstore.ListRow{Key: owned(row.Key, n), Index: owned(row.Index, n)}
 				if row.Version != nil {
 					rows[i].Version = owned(row.Version, n)
 				}
 			}
-			return nil
+			return true, nil
 		})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return rows, nil
+	return rows, more, nil
 }
 
 // owned returns b for the first place that gets it, and copies for others: no two share a slice.
@@ -201,10 +209,10 @@ func owned(b []byte, place int) []byte {
 	return NotNil(b)
 }
 
-// readKeys runs text, to which it adds a list of keys, and calls scan with each row. places returns the positions of a
-// row's key in keys. It is one call of the store, named name. Each attempt begins with reset, and reads one snapshot.
+// readKeys runs text, to which it adds a list of keys, and calls scan with each row until it returns false. places returns
+// the positions of a row's key in keys. It is one call of the store, named name. Each attempt begins with reset, and reads one snapshot.
 func (s *Store) readKeys(ctx context.Context, name, text string, keys [][]byte, reset func(),
-	scan func(r *sql.Rows, places func(key []byte) []int) error) error {
+	scan func(r *sql.Rows, places func(key []byte) []int) (bool, error)) error {
 	at := make(map[string][]int, len(keys))
 	distinct := make([][]byte, 0, len(keys))
 	for i, key := range keys {
@@ -226,10 +234,14 @@ func (s *Store) readKeys(ctx context.Context, name, text string, keys [][]byte, 
 		}
 		return run(ctx, func(q Querier) error {
 			reset()
+			more := true
 			for chunk := range slices.Chunk(distinct, InKeys) {
 				text, args := InList(text, chunk)
-				err := EachRow(ctx, q, text, args, func(r *sql.Rows) (bool, error) { return true, scan(r, places) })
-				if err != nil {
+				err := EachRow(ctx, q, text, args, func(r *sql.Rows) (_ bool, err error) {
+					more, err = scan(r, places)
+					return more, err
+				})
+				if err != nil || !more {
 					return err
 				}
 			}

@@ -190,7 +190,7 @@ func (h *history) checkReads() {
 	for i, row := range index {
 		lookups[i] = row.Key
 	}
-	looked, err := h.store.Lookup(ctx, lookups)
+	looked, _, err := h.store.Lookup(ctx, lookups, 0)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -144,7 +144,7 @@ func testLookup(t *testing.T, s sqlstore.Store) {
 				want[i].Version = nil
 			}
 		}
-		rows, err := s.Lookup(ctx, keys)
+		rows, _, err := s.Lookup(ctx, keys, 0)
 		require.NoError(t, err)
 		require.Equal(t, want, rows)
 		for i := range rows { // no two share a slice
@@ -157,9 +157,41 @@ func testLookup(t *testing.T, s sqlstore.Store) {
 				require.Equal(t, make([]byte, len(b)), append([]byte{}, b...), "row %d", i)
 			}
 		}
-		again, err := s.Lookup(ctx, keys)
+		again, _, err := s.Lookup(ctx, keys, 0)
 		require.NoError(t, err)
 		require.Equal(t, want, again)
+	}
+}
+
+// testLookupIsBounded: what does not fit is read by the next calls, of which each reads something.
+func testLookupIsBounded(t *testing.T, s sqlstore.Store) {
+	const n, size = 20, 1000
+	keys := make([][]byte, n+1)
+	commit(t, s, func(b sqlstore.BatchWrite) {
+		for i := range n {
+			raw := fmt.Appendf(nil, "%04d", i)
+			put(b, raw, int64(10+i), nil, make([]byte, size), false)
+			keys[i] = coder.EncodeIndexKey(raw)
+		}
+	})
+	keys[n] = coder.EncodeIndexKey([]byte("missing"))
+	for _, maxBytes := range []int{1, 3*size + 1, n * 2 * size} {
+		found, more := 0, true
+		for left := keys; more; {
+			rows, again, err := s.Lookup(context.Background(), left, maxBytes)
+			require.NoError(t, err)
+			var unread [][]byte
+			for i, row := range rows {
+				if row.Key == nil {
+					unread = append(unread, left[i])
+				}
+			}
+			require.Less(t, len(unread), len(left), "nothing was read")
+			require.LessOrEqual(t, (len(left)-len(unread)-1)*size, maxBytes)
+			found += len(left) - len(unread)
+			more, left = again && len(unread) > 1, unread
+		}
+		require.Equal(t, n, found)
 	}
 }
 
@@ -179,7 +211,7 @@ func testLookupSnapshot(t *testing.T, s sqlstore.Store) {
 			first = put(b, key(0), int64(i+1), first, []byte("x"), false)
 			last = put(b, key(n-1), int64(i+1), last, []byte("x"), false)
 		}, func() error {
-			rows, err := s.Lookup(context.Background(), keys)
+			rows, _, err := s.Lookup(context.Background(), keys, 0)
 			switch {
 			case err != nil:
 				return err

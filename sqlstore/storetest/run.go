@@ -26,6 +26,7 @@ func Run(t *testing.T, open Opener) {
 		{"ListPages", testListPages},
 		{"ListMissingVersion", testListMissingVersion},
 		{"LookupFindsEachKey", testLookup},
+		{"LookupIsBounded", testLookupIsBounded},
 		{"LookupIsOneSnapshot", testLookupSnapshot},
 		{"CountJudgesRevisionAndTombstone", testCount},
 		{"SeekNthFindsTheRowAfter", testSeekNth},

@@ -177,11 +177,11 @@ func (l *line) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListR
 	return l.Store.List(ctx, q)
 }
 
-func (l *line) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
+func (l *line) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
 	if err := l.pass(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return l.Store.Lookup(ctx, keys)
+	return l.Store.Lookup(ctx, keys, maxBytes)
 }
 
 func (l *line) Count(ctx context.Context, start, end []byte, rev int64) (live, newer int64, err error) {

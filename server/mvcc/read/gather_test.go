@@ -1,6 +1,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,17 +21,19 @@ type heldReads struct {
 	gatherer[string]
 	mu      sync.Mutex
 	sizes   []int
+	fits    int // how many keys a read takes; 0: all
 	now     int // the state that the next read sees
 	release chan error
 }
 
 func newHeldReads() *heldReads {
 	h := &heldReads{release: make(chan error)}
-	h.gatherer = gatherer[string]{timeout: mvcc.NewTimeout(time.Minute), read: h.read}
+	h.gatherer = gatherer[string]{timeout: mvcc.NewTimeout(time.Minute), read: h.read,
+		found: func(v string) bool { return v != "" }}
 	return h
 }
 
-func (h *heldReads) read(ctx context.Context, keys [][]byte) ([]string, error) {
+func (h *heldReads) read(ctx context.Context, keys [][]byte) ([]string, bool, error) {
 	h.mu.Lock()
 	h.sizes = append(h.sizes, len(keys))
 	seen := h.now
@@ -38,12 +41,13 @@ func (h *heldReads) read(ctx context.Context, keys [][]byte) ([]string, error) {
 	select {
 	case err := <-h.release:
 		values := make([]string, len(keys))
-		for i, k := range keys {
+		fits := min(len(keys), cmp.Or(h.fits, len(keys)))
+		for i, k := range keys[:fits] {
 			values[i] = fmt.Sprintf("%s@%d", k, seen)
 		}
-		return values, err
+		return values, fits < len(keys), err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 }
 
@@ -105,6 +109,54 @@ func TestGatheredReadsAreBounded(t *testing.T) {
 		came()
 		require.Len(t, all, n)
 		require.Equal(t, []int{1, 1, maxReadKeys, maxReadKeys, 5}, h.sizes)
+	})
+}
+
+// What does not fit in the bytes of a read is read next, and the reads after it are as small as the values are large.
+func TestGatheredReadsAreBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		h.fits = 2
+		const n = maxReads + 9
+		all, came := h.getAll(t.Context(), "k", n)
+		for range maxReads + 4 {
+			h.release <- nil
+			synctest.Wait()
+		}
+		h.fits = 0 // now they are small
+		for len(all) < n {
+			h.release <- nil
+			synctest.Wait()
+		}
+		came()
+		require.Len(t, all, n)
+		for v, err := range all {
+			require.NoError(t, err, v)
+			require.Contains(t, v, "@")
+		}
+		require.Equal(t, []int{1, 1, 9, 2, 4, 2, 1}, h.sizes)
+		require.Zero(t, h.reads)
+	})
+}
+
+// A read that no caller waits for ends, and with it its statement.
+func TestGatheredReadEndsWithItsLastCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldReads()
+		ctx, leave := context.WithCancel(t.Context())
+		first, firstCame := h.getAll(t.Context(), "first", maxReads)
+		_, goneCame := h.getAll(ctx, "gone", 3)
+		for range maxReads {
+			h.release <- nil
+		}
+		firstCame()
+		synctest.Wait()
+		require.Len(t, first, maxReads)
+		require.Equal(t, 1, h.reads)
+		leave()
+		goneCame()
+		synctest.Wait()
+		require.Zero(t, h.reads)
 	})
 }
 

@@ -66,10 +66,14 @@ func New(node Node, store sqlstore.Store, view *keyspace.View, timeout *mvcc.Tim
 		turns: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	r.lookups.timeout, r.rows.timeout = timeout, timeout
-	r.lookups.read = func(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
-		return r.store.Lookup(ctx, keys)
+	r.lookups.found = func(row sqlstore.ListRow) bool { return row.Key != nil }
+	r.lookups.read = func(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, bool, error) {
+		return r.store.Lookup(ctx, keys, maxReadBytes)
 	}
-	r.rows.read = func(ctx context.Context, keys [][]byte) ([][]byte, error) { return r.store.MultiGet(ctx, keys) }
+	r.rows.read = func(ctx context.Context, keys [][]byte) ([][]byte, bool, error) { // index rows, which are small
+		rows, err := r.store.MultiGet(ctx, keys)
+		return rows, false, err
+	}
 	return r
 }
 

@@ -210,10 +210,10 @@ func (s overtaken) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.L
 	return rows, more, err
 }
 
-func (s overtaken) Lookup(ctx context.Context, keys [][]byte) ([]sqlstore.ListRow, error) {
-	rows, err := s.Store.Lookup(ctx, keys)
+func (s overtaken) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
+	rows, more, err := s.Store.Lookup(ctx, keys, maxBytes)
 	s.n.compact = s.n.rev
-	return rows, err
+	return rows, more, err
 }
 
 // TestReadsFromMemoryAskNothing: what needs no row needs no look at the mark either.
