@@ -32,7 +32,7 @@ const (
 func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, error) {
 	c := NewTxnCommand(t)
 	pre := &Prefetch{byRange: make(map[rangeKey]*prefetchedRange), entries: make(map[string]indexEntry)}
-	if pre.plan(t); len(pre.ranges) == 0 && len(pre.past) == 0 && len(pre.pages) == 0 {
+	if pre.plan(t); len(pre.ranges) == 0 && len(pre.past) == 0 && len(pre.pages) == 0 && len(pre.values) == 0 {
 		return c, nil
 	}
 	c.prefetch = pre
@@ -50,6 +50,9 @@ func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, e
 			// This fills the view with the page and the count.
 			_, err = p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).Range(ctx, q)
 		}
+	}
+	if err == nil {
+		err = p.readValues(ctx, pre)
 	}
 	if errors.Is(err, mvcc.ErrCompacted) { // another leader may have compacted
 		err = cmp.Or(p.cfg.Leader.VerifyLeader(ctx), read.ErrOvertaken)
@@ -224,6 +227,25 @@ func (p *Pipeline) countUpTo(ctx context.Context, span coder.Span, rev, most int
 		lo = next
 	}
 	return n, nil
+}
+
+// readValues reads the records of single keys, those of all callers together. The sequencer would read one after the other,
+// and all writes would wait. A revision's content never changes, so that the reading need not be checked.
+func (p *Pipeline) readValues(ctx context.Context, pre *Prefetch) error {
+	for key := range pre.values {
+		rec, err := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).Get(ctx, []byte(key), true)
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			continue
+		}
+		if pre.bytes += len(rec.Value); pre.bytes > MaxTxnBytes {
+			return nil // the evaluation reads the others
+		}
+		pre.values[key] = rec
+	}
+	return nil
 }
 
 // readPast answers the ranges of pre at old revisions, which do not change. The sequencer decides

@@ -1,6 +1,7 @@
 package write
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -90,6 +91,62 @@ func TestPrefetchesEndWithTheirRequests(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, l.prefetches())
 	require.True(t, l.p.txnWeight.TryAcquire(most), "weight was not released")
+}
+
+// What concurrent updates of keys that are not in memory read takes few statements, none of which the sequencer waits for
+// alone: of the previous values too.
+func TestColdUpdatesReadTogether(t *testing.T) {
+	const clients = 64
+	value := bytes.Repeat([]byte("v"), 64<<10) // so many do not fit in the view
+	for name, change := range map[string]func(key string) *mvcc.Txn{
+		"put": func(key string) *mvcc.Txn { return put(key, "2") },
+		"put with prev_kv": func(key string) *mvcc.Txn {
+			t := put(key, "2")
+			t.Then[0].Put.PrevKV = true
+			return t
+		},
+		"delete with prev_kv": func(key string) *mvcc.Txn {
+			t := del(key)
+			t.Then[0].Delete.PrevKV = true
+			return t
+		},
+		"compare of the value": func(key string) *mvcc.Txn {
+			t := put(key, "2")
+			t.Compares = []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte(key)}, Target: mvcc.CompareValue,
+				Result: mvcc.CompareEqual, Value: value}}
+			return t
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &hanging{Store: newStore(t)}
+				l := lead(t, store)
+				for i := range clients {
+					l.must(t, put(fmt.Sprintf("k/%06d", i), string(value)))
+				}
+				l.p.index.purge()
+				l.view.Purge(l.Revision())
+				var statements atomic.Int64
+				store.reads = func() {
+					statements.Add(1)
+					time.Sleep(time.Millisecond)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var running, writing sync.WaitGroup
+				running.Go(func() { l.p.Run(ctx) })
+				for i := range clients {
+					writing.Go(func() {
+						_, err := l.p.Txn(ctx, auth.System, change(fmt.Sprintf("k/%06d", i)))
+						assert.NoError(t, err)
+					})
+				}
+				writing.Wait()
+				cancel()
+				running.Wait()
+				require.LessOrEqual(t, statements.Load(), int64(8))
+			})
+		})
+	}
 }
 
 // Ranges at old revisions wait for memory like those at the newest one, even if the keys have been deleted since.

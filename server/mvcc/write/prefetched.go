@@ -24,7 +24,8 @@ type Prefetch struct {
 	byRange map[rangeKey]*prefetchedRange            // the same
 	spans   []coder.Span                             // the keys of ranges, in order, without overlaps
 	past    map[*mvcc.RangeRequest]*mvcc.RangeResult // ranges at old revisions
-	pages   []*mvcc.RangeRequest                     // ranges of a key, or with a small limit, which the evaluation reads again
+	pages   []*mvcc.RangeRequest                     // ranges with a small limit, which the evaluation reads again
+	values  map[string]*coder.Record                 // of single keys; used if the index row is still the same
 	lease   *prefetchedLease                         // nil: it is one of ranges
 
 	bases   map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
@@ -61,21 +62,26 @@ func (pre *Prefetch) plan(t *mvcc.Txn) {
 	for i := range t.Compares {
 		c := &t.Compares[i]
 		pre.add(c.KeyRange, c.Target == mvcc.CompareValue, false)
+		pre.addValue(c.KeyRange, c.Target == mvcc.CompareValue)
 	}
 	for branch, ops := range [][]mvcc.Op{t.Then, t.Else} {
 		for _, op := range ops {
 			switch {
 			case op.Delete != nil:
 				pre.add(op.Delete.KeyRange, op.Delete.PrevKV, true)
+				pre.addValue(op.Delete.KeyRange, op.Delete.PrevKV)
+			case op.Put != nil:
+				pre.addValue(mvcc.KeyRange{Key: op.Put.Key}, op.Put.PrevKV || op.Put.IgnoreValue)
 			case op.Range != nil && op.Range.Revision > 0:
 				if pre.past == nil {
 					pre.past = make(map[*mvcc.RangeRequest]*mvcc.RangeResult)
 				}
 				pre.past[op.Range] = nil
+			case op.Range != nil && len(op.Range.End) == 0:
+				// The key of Else is what clients get that were too late.
+				pre.addValue(op.Range.KeyRange, branch == 0 && op.Range.NeedValues())
 			case op.Range != nil && op.Range.Paged():
-				if len(op.Range.End) > 0 || branch == 0 { // the key of Else is what clients get that were too late
-					pre.pages = append(pre.pages, op.Range)
-				}
+				pre.pages = append(pre.pages, op.Range)
 			case op.Range != nil:
 				pre.add(op.Range.KeyRange, op.Range.NeedValues(), false)
 			case op.Txn != nil:
@@ -96,6 +102,28 @@ func (pre *Prefetch) add(kr mvcc.KeyRange, values, deletes bool) {
 		pre.byRange[keyOf(kr)] = r
 	}
 	r.values, r.deletes = r.values || values, r.deletes || deletes
+}
+
+// addValue adds the value of a single key, if it is needed.
+func (pre *Prefetch) addValue(kr mvcc.KeyRange, needed bool) {
+	if len(kr.End) > 0 || !needed {
+		return
+	}
+	if pre.values == nil {
+		pre.values = make(map[string]*coder.Record)
+	}
+	pre.values[string(kr.Key)] = nil
+}
+
+// value returns the current record of key, whose index entry is e; nil if it was not read.
+func (pre *Prefetch) value(key []byte, e indexEntry) *coder.Record {
+	if pre == nil {
+		return nil
+	}
+	if rec := pre.values[string(key)]; rec != nil && e.of(rec) {
+		return rec
+	}
+	return nil
 }
 
 // joinSpans sets spans.

@@ -270,6 +270,13 @@ func (s *hanging) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.Li
 	return s.Store.List(ctx, q)
 }
 
+func (s *hanging) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]sqlstore.ListRow, bool, error) {
+	if err := s.read(ctx); err != nil {
+		return nil, false, err
+	}
+	return s.Store.Lookup(ctx, keys, maxBytes)
+}
+
 func (s *hanging) BeginBatchWrite() sqlstore.BatchWrite {
 	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
 		if s.hangs {

@@ -88,6 +88,9 @@ func (tx *Tx) Get(ctx context.Context, key []byte, value bool) (*coder.Record, e
 	if !value {
 		return e.Record(key), nil
 	}
+	if rec := tx.prefetch.value(key, e); rec != nil {
+		return rec, nil
+	}
 	full, err := tx.committed().Get(ctx, key, true)
 	if err != nil {
 		return nil, err
