@@ -84,7 +84,8 @@ func (b *Backup) covers(revision int64, at time.Time) bool {
 func (b *Backup) Newest() (revision int64, at time.Time) { return b.newest, b.newestTime }
 
 // Load fills a store with the backup, see snapshot.Saved.Load.
-func (b *Backup) Load(ctx context.Context, store sqlstore.Store, o snapshot.LoadOptions) (l *snapshot.Loaded, err error) {
+func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
+	o snapshot.LoadOptions) (l *snapshot.Loaded, err error) {
 	file, err := snapshot.Open(ctx, filepath.Join(string(b.from), b.base.name()), false)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.base.name(), err)

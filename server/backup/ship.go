@@ -306,7 +306,8 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 			}
 			for i, value := range values {
 				if value == nil {
-					return nil, 0, false, fmt.Errorf("the version row of %q at revision %d is missing", some[i].Key, some[i].Revision)
+					return nil, 0, false, fmt.Errorf("the version row of %q at revision %d is missing", some[i].Key,
+						some[i].Revision)
 				}
 				rows = append(rows, sqlstore.Row{Key: keys[i], Value: value})
 				size += len(keys[i]) + len(value)
