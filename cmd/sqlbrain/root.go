@@ -92,7 +92,7 @@ flag beats the environment, which beats the file.`
 	})
 	root.AddCommand(p.newServeCommand(), p.newMigrateCommand(), p.newDoctorCommand(), p.newRecoverCommand(),
 		p.newBackupCommand(), p.newRestoreCommand(), p.newHistoryCommand(), p.newDiffCommand(), p.newHealthCommand(),
-		p.newVersionCommand(), p.newKineCommand())
+		p.newVersionCommand(), p.newKineCommand(), p.newCtlCommand())
 	arrangeHelp(root)
 	return root
 }
