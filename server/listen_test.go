@@ -194,7 +194,7 @@ func TestClientConnectionsLeaveRoom(t *testing.T) {
 	}
 	answer(held[0])
 	answer(held[1])
-	probe := http.Client{Timeout: eventually.Patience} // it would wait for a client to leave
+	probe := http.Client{Timeout: eventually.Deadline} // it would wait for a client to leave
 	resp, err := probe.Get(metricsURLs(s)[0] + "/livez")
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())

@@ -193,7 +193,7 @@ func TestStopEndsFeeds(t *testing.T) {
 	c := feed.NewClient(peerClient(t, 44, peerURLs(s)))
 	var f *feed.Feed
 	// a busy server is silent for longer than a feed may be
-	eventually.Nil(t, eventually.Patience, func(context.Context) (err error) {
+	eventually.Nil(t, eventually.Deadline, func(context.Context) (err error) {
 		if f, err = c.Follow(testContext(t), fakeRevision+1); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func TestAMutePeerDoesNotKeepAServerFromStopping(t *testing.T) {
 	go func() { stop(); close(stopped) }()
 	select {
 	case <-stopped:
-	case <-time.After(eventually.Patience):
+	case <-time.After(eventually.Deadline):
 		t.Error("the server waits for a connection that says nothing")
 		require.NoError(t, mute.Close())
 		<-stopped

@@ -32,7 +32,7 @@ func dialURL(t *testing.T, url string) net.Conn {
 // requireClosed reads from c until the server closes it.
 func requireClosed(t *testing.T, c net.Conn) {
 	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(eventually.Patience)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(eventually.Deadline)))
 	_, err := io.Copy(io.Discard, c)
 	var timeout net.Error
 	require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "the connection is still open")

@@ -51,8 +51,8 @@ func testConfig(t testing.TB) Config {
 	cfg := DefaultConfig()
 	cfg.ListenClientURLs = []string{loopback}
 	cfg.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
-	cfg.StopTimeout = eventually.Patience
-	cfg.RequestTimeout, cfg.SlowRequest = eventually.Patience, time.Hour // a busy machine makes no difference
+	cfg.StopTimeout = eventually.Deadline
+	cfg.RequestTimeout, cfg.SlowRequest = eventually.Deadline, time.Hour // a busy machine makes no difference
 	return cfg
 }
 
@@ -82,7 +82,7 @@ func requireRefused(t *testing.T, text string, change func(*Config)) {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -114,7 +114,7 @@ func startReplica(t *testing.T, change ...func(*Config)) *Server {
 // replicaConfig is that of a replica whose requests a busy machine does not end.
 func replicaConfig() replica.Config {
 	own := replica.DefaultConfig()
-	own.RequestTimeout = eventually.Patience
+	own.RequestTimeout = eventually.Deadline
 	return own
 }
 

@@ -25,7 +25,7 @@ func TestClientsThatDoNotReadKeepNoSnapshot(t *testing.T) {
 		require.NoError(t, err)
 	}
 	conn := narrow(t, s)
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	take := func(conn *grpc.ClientConn) (taken pb.Maintenance_SnapshotClient) {
 		eventually.True(t, "a snapshot to begin", func() bool {

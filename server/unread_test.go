@@ -58,7 +58,7 @@ func newFrames(t *testing.T, s *Server, window uint32) *frames {
 	conn, err := net.Dial("tcp", s.clients[0].Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Deadline)))
 	c := &frames{t, conn, http2.NewFramer(conn, conn)}
 	_, err = io.WriteString(conn, http2.ClientPreface)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 			conn, err := net.Dial("tcp", s.clients[0].Addr().String())
 			require.NoError(t, err)
 			defer conn.Close() //nolint:errcheck // the server closes it
-			require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Patience)))
+			require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Deadline)))
 			_, err = io.WriteString(conn, head)
 			require.NoError(t, err)
 			_, err = io.ReadAll(conn)

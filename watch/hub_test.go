@@ -97,7 +97,7 @@ func (b *bed) next(s *Stream) string {
 
 func (b *bed) response(s *Stream) *Response {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Deadline)
 	defer cancel()
 	r, err := s.Next(ctx)
 	require.NoError(b.t, err)

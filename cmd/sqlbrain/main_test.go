@@ -60,7 +60,7 @@ func succeed(t *testing.T, args ...string) answer {
 func executeEnv(t *testing.T, environ []string, args ...string) answer {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	a := answer{code: run(ctx, args, environ, &stdout, &stderr)}
 	a.stdout, a.stderr = stdout.String(), stderr.String()
@@ -97,7 +97,7 @@ func (a answer) requireRefused(t *testing.T, want ...string) {
 
 // testContext ends when a test takes too long.
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -194,10 +194,10 @@ func (b *logBuffer) String() string {
 }
 
 // await returns the first record with that message, nil if the log ends before, or after
-// eventually.Patience.
+// eventually.Deadline.
 func (b *logBuffer) await(message string) map[string]any {
-	timeout := time.Now().Add(eventually.Patience)
-	defer time.AfterFunc(eventually.Patience, func() {
+	timeout := time.Now().Add(eventually.Deadline)
+	defer time.AfterFunc(eventually.Deadline, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.change.Broadcast()

@@ -248,7 +248,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience) // then it is killed, and fails the test
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline) // then it is killed, and fails the test
 	t.Cleanup(cancel)
 	p := &process{exec.CommandContext(ctx, self, args...), newLogBuffer()}
 	p.Env = append(os.Environ(), envRunMain+"=1")
@@ -288,7 +288,7 @@ func TestSignals(t *testing.T) {
 	require.NoError(t, err)
 	n := &node{endpoint: endpoint}
 	c := n.client(t)
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	put := make(chan error, 1)
 	go func() { _, err := c.Put(ctx, "a", "b"); put <- err }()

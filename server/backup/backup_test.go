@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) serve(store sqlstore.Store) *replica.Replica {
 	cfg := replica.DefaultConfig()
-	cfg.Exclusive, cfg.Logger, cfg.RequestTimeout = true, slog.New(slog.DiscardHandler), eventually.Patience
+	cfg.Exclusive, cfg.Logger, cfg.RequestTimeout = true, slog.New(slog.DiscardHandler), eventually.Deadline
 	cfg.CommitClock = func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }
 	r, err := replica.OpenLeader(w.t.Context(), store, cfg)
 	require.NoError(w.t, err)

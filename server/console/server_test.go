@@ -22,7 +22,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-const stopWait = eventually.Patience
+const stopWait = eventually.Deadline
 
 // start runs a server with a console, and returns its address.
 func start(t *testing.T, change ...func(*server.Config)) string {
@@ -43,7 +43,7 @@ func startReplicaWith(t *testing.T, configure func(*replica.Config),
 	log := slog.New(slog.DiscardHandler)
 	store := memstore.New()
 	own := replica.DefaultConfig()
-	own.RequestTimeout = eventually.Patience
+	own.RequestTimeout = eventually.Deadline
 	own.Logger, own.Exclusive = log, true
 	configure(&own)
 	b, err := replica.OpenLeader(t.Context(), store, own)

@@ -43,7 +43,7 @@ var (
 
 // grpcErrors says which gRPC error an error of the packages below becomes. The
 // first entry that errors.Is finds counts, so an error that wraps several is
-// what stands first: a replica's own verdict goes before its cause.
+// what stands first: a replica's own error goes before its cause.
 var grpcErrors = []struct {
 	is     error
 	answer error

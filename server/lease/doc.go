@@ -51,5 +51,5 @@
 // (TestSmallLeasesExpireNextToLargeOne). Checkpoints do not wait for revocations
 // (TestCheckpointsDoNotWaitForRevocations).
 //
-// Start reading at lessor.go and run.go, then calls.go, queue.go and checkpoint.go.
+// Start reading at lessor.go and run.go, then calls.go, schedule.go and checkpoint.go.
 package lease

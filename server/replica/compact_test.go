@@ -89,7 +89,7 @@ func (u undeletable) BeginBatchWrite() sqlstore.BatchWrite {
 
 // TestRemoverContinuesAfterFailures of package compact has what comes then.
 func TestPhysicalCompactionIsBounded(t *testing.T) {
-	b := open(t, undeletable{newStore(t)}, func(c *Config) { c.compactPatience = 10 * time.Millisecond })
+	b := open(t, undeletable{newStore(t)}, func(c *Config) { c.compactDeadline = 10 * time.Millisecond })
 	for i := range 4 {
 		mustTxn(t, b, put("k", fmt.Sprint(i)))
 	}

@@ -39,7 +39,7 @@ type Config struct {
 	// Tests lower these, see compact.Config and read.MaxSorted.
 	countsKeys      int64
 	maxSortedStream int
-	compactPatience time.Duration
+	compactDeadline time.Duration
 
 	// FenceClock is the clock of the read lease, see fence.NewReadLease; LeaseClock that of
 	// clients' leases, see lease.Config; CommitClock that of commits, see write.Config. nil: the system's.
@@ -69,6 +69,6 @@ func DefaultConfig() Config {
 		Watch:           watch.DefaultConfig(),
 		countsKeys:      countsKeys,
 		maxSortedStream: read.MaxSorted,
-		compactPatience: compact.DefaultPatience,
+		compactDeadline: compact.DefaultPatience,
 	}
 }

@@ -20,7 +20,7 @@ import (
 // expectContiguous reads one event for each revision in [from, to].
 func expectContiguous(t *testing.T, stream *watch.Stream, from, to int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	last := make(map[string]*coder.Record)
 	for next := from; next <= to; {

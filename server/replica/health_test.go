@@ -59,7 +59,7 @@ func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
 			}
 			continue
 		}
-		eventually.Nil(t, eventually.Patience, func(context.Context) error { return heard() }) // it counts for seconds only
+		eventually.Nil(t, eventually.Deadline, func(context.Context) error { return heard() }) // it counts for seconds only
 	}
 }
 

@@ -60,7 +60,7 @@ func TestWatchersSeeExpiryOfLease(t *testing.T) {
 
 func expectDelete(t *testing.T, stream *watch.Stream, key string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	for {
 		resp, err := stream.Next(ctx)

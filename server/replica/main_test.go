@@ -37,7 +37,7 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Replica {
 func testConfig(t testing.TB, change ...func(*Config)) Config {
 	cfg := DefaultConfig()
 	cfg.Logger = testLogger(t)
-	cfg.RequestTimeout = eventually.Patience // for a busy machine
+	cfg.RequestTimeout = eventually.Deadline // for a busy machine
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -60,7 +60,7 @@ func testLogger(t testing.TB) *slog.Logger {
 
 func closeReplica(t testing.TB, b *Replica) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Deadline)
 	defer cancel()
 	if err := b.Close(ctx); err != nil && !errors.Is(err, mvcc.ErrNotServing) {
 		t.Error(err)

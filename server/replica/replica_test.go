@@ -304,7 +304,7 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 // the next one that nobody else answers; nothing else does.
 func TestResignationShortensTakeover(t *testing.T) {
 	store := newStore(t)
-	p := newPairWith(t, store, func(c *Config) { c.Handover = eventually.Patience })
+	p := newPairWith(t, store, func(c *Config) { c.Handover = eventually.Deadline })
 	p.lead(0)
 	if p.nodes[0].leading.Load().holder.PredecessorMayAnswer() {
 		t.Error("nobody led before the first leader")

@@ -71,7 +71,7 @@ func TestCompactionRemovesRowsOnce(t *testing.T) {
 	// The commits of revisions 3 and 4 both say that they replaced revision 2.
 	row := coder.EncodeLog(time.Time{}, []coder.Change{{Revision: 4, Key: []byte("k"), PrevRevision: 2}})
 	putRow(t, store, coder.EncodeLogKey(4, 1), row[0])
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	if _, err := b.Compact(ctx, auth.System, 5, true); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	l.compactor = compact.NewCompactor(compact.CompactorConfig{
 		Remover: compact.Config{
-			Store: r.store, Patience: r.cfg.compactPatience, Logger: r.log, Metrics: r.metrics.compaction,
+			Store: r.store, Deadline: r.cfg.compactDeadline, Logger: r.log, Metrics: r.metrics.compaction,
 		},
 		Mark: r.compacted, Alarms: r.Alarms, Pipeline: l.pipeline, Timeout: r.timeout, Stopped: r.Stopped,
 		Raised: r.raiseCompacted,

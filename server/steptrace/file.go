@@ -13,9 +13,9 @@ import (
 const (
 	// maxBytes is the most that a file of steps grows to.
 	maxBytes = 256 << 20
-	// patience bounds how long a step may wait for the file. A recording that ends is lost to the test that wants
+	// deadline bounds how long a step may wait for the file. A recording that ends is lost to the test that wants
 	// it, so that this is longer than a busy machine keeps a write waiting.
-	patience = 10 * time.Second
+	deadline = 10 * time.Second
 )
 
 // OpenFile returns a trace that appends steps to a file, a line of JSON each. Each step is written before Record
@@ -37,7 +37,7 @@ func OpenFile(path, node string, clock func() time.Duration, log *slog.Logger) (
 	return t, nil
 }
 
-// file writes lines in a goroutine, so that a disk that hangs holds a step up for patience only. All methods are
+// file writes lines in a goroutine, so that a disk that hangs holds a step up for deadline only. All methods are
 // called by one goroutine at a time.
 type file struct {
 	log  *slog.Logger
@@ -52,7 +52,7 @@ type file struct {
 }
 
 func newFile(out io.WriteCloser, log *slog.Logger) *file {
-	f := &file{log: log, max: maxBytes, wait: patience, lines: make(chan []byte, 1), results: make(chan error, 2),
+	f := &file{log: log, max: maxBytes, wait: deadline, lines: make(chan []byte, 1), results: make(chan error, 2),
 		ended: make(chan error, 1)}
 	go f.run(out)
 	return f

@@ -71,13 +71,13 @@ const (
 	// reaches. The longest recent round trip but one counts, of both members.
 	AnswerTrips  = 4
 	LongestPause = time.Second
-	// PollTimeout bounds a poll, and AnswerTimeout a write of the holder, against a database that hangs. A statement
+	// PollTimeout bounds a poll, and WriteTimeout a write of the holder, against a database that hangs. A statement
 	// on a new connection takes ConnectTrips round trips: TCP, TLS, the login, the settings of the session, which
 	// server it is, and what is to be done. The bounds become as long if the database is far away, up to FarTimeout.
-	PollTimeout   = 500 * time.Millisecond
-	AnswerTimeout = 750 * time.Millisecond
-	ConnectTrips  = 16
-	FarTimeout    = time.Second
+	PollTimeout  = 500 * time.Millisecond
+	WriteTimeout = 750 * time.Millisecond
+	ConnectTrips = 16
+	FarTimeout   = time.Second
 	// ReleaseTimeout bounds the release of the lock.
 	ReleaseTimeout = 1500 * time.Millisecond
 	// StandBack is for how long a member that failed to lead does not take the lock, doubled each time up to
@@ -163,7 +163,7 @@ const (
 	// A renewal that waits for the old leader can be repeated before the lease ends.
 	_ = uint(LeaseGrace - CutOff - FastPoll)
 	// A poll or an answer that hangs leaves time for another one before the deadline.
-	_ = uint(Answer - PollTimeout - AnswerTimeout)
+	_ = uint(Answer - PollTimeout - WriteTimeout)
 	// A holder polls often for longer than a follower counts on it, and than what the follower begins then may take.
 	_ = uint(FastPolls - FeedForgotten - FeedSilence - TablePollTimeout)
 	// A heartbeat of a feed may be late before the holder is challenged, and more so before the feed ends.

@@ -62,12 +62,12 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 		m.tracing.Client()
 	own.Replica.Logger, own.Replica.Tracer, own.Logger = log, m.tracing.Tracer(), log
 	// A busy machine does not change the leader, and ends no request.
-	own.AnswerTimeout, own.Replica.RequestTimeout = time.Hour, eventually.Patience
+	own.AnswerTimeout, own.Replica.RequestTimeout = time.Hour, eventually.Deadline
 	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()
-	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, eventually.Patience
-	cfg.RequestTimeout = eventually.Patience
+	cfg.Logger, cfg.Name, cfg.Tracing, cfg.StopTimeout = log, name, m.tracing, eventually.Deadline
+	cfg.RequestTimeout = eventually.Deadline
 	cfg.ListenClientURLs, cfg.PeerURLs = []string{"http://127.0.0.1:0"}, []string{peerURL}
 	cfg.Members, cfg.PeerNode, cfg.PeerCredentials = m.Members(), node.Peer{Node: m.Node}, m.PeerCredentials()
 	cfg.Router, cfg.Mover = node.Connection{Node: m.Node}, m.Node
@@ -84,7 +84,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 		m.Resign()
 		cancel()
 		require.NoError(t, <-done)
-		ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), eventually.Deadline)
 		defer cancel()
 		require.NoError(t, m.Close(ctx))
 		require.NoError(t, store.Close())
@@ -95,7 +95,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }

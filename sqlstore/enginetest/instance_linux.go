@@ -13,9 +13,9 @@ import (
 // awaitStopped waits until the kernel has stopped every thread: the signal only
 // asks for it, and a statement may still be answered meanwhile.
 func (p *instance) awaitStopped() error {
-	const patience = startWait // a thread stops once what it waits for from its disk has come
+	const stopWait = startWait // a thread stops once what it waits for from its disk has come
 	pattern := fmt.Sprintf("/proc/%d/task/*/stat", p.program.ID())
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(stopWait); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		stats, err := filepath.Glob(pattern)
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (p *instance) awaitStopped() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the server did not stop within %s of SIGSTOP", patience)
+	return fmt.Errorf("the server did not stop within %s of SIGSTOP", stopWait)
 }
 
 // lockFile takes f's lock and reports whether it got it; another process may

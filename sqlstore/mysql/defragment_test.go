@@ -22,7 +22,7 @@ func TestDefragmentGivesUp(t *testing.T) {
 			require.NoError(t, s.Defragment(t.Context()))
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 		defer cancel()
 		backup, err := s.Database().Read().Conn(ctx)
 		require.NoError(t, err)

@@ -113,7 +113,7 @@ func TestServerTurnsReadOnly(t *testing.T) {
 			"multiget": func(ctx context.Context) error { _, err := s.MultiGet(ctx, [][]byte{coder.FenceKey()}); return err },
 		} {
 			enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
-			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
+			limit, cancel := context.WithTimeout(ctx, eventually.Deadline)
 			defer cancel()
 			for range 2 { // with the connection that the first one made, and its statements
 				require.NoError(t, read(limit), "%s, writable again", name)
@@ -210,7 +210,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 				require.Error(t, err, "KILL answered")
 				_ = conn.Close() // it is broken
 			}
-			limit, cancel := context.WithTimeout(ctx, eventually.Patience)
+			limit, cancel := context.WithTimeout(ctx, eventually.Deadline)
 			defer cancel()
 			for err := step(3); err != nil && limit.Err() == nil; err = step(3) {
 				if !errors.Is(err, sqlstore.ErrUnavailable) && !errors.Is(err, sqlstore.ErrUncertain) {

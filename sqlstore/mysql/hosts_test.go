@@ -40,7 +40,7 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 	// reaches waits until commits and reads are answered by a server.
 	reaches := func(name string) {
 		t.Helper()
-		limit, cancel := context.WithTimeout(ctx, eventually.Patience)
+		limit, cancel := context.WithTimeout(ctx, eventually.Deadline)
 		defer cancel()
 		for {
 			b := s.BeginBatchWrite()

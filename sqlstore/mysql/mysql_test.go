@@ -180,7 +180,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 		var s *sqldb.Store
 		faults := faultdriver.New()
 		step := int64(1)
-		eventually.Nil(t, eventually.Patience, func(ctx context.Context) (err error) {
+		eventually.Nil(t, eventually.Deadline, func(ctx context.Context) (err error) {
 			if s, err = open(ctx, parse(t, server.URL()+"?timeout=1s"),
 				sqlstore.Options{WrapConnector: faults.Wrap}); err != nil {
 				return err

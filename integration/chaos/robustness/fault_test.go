@@ -132,14 +132,14 @@ func (r *round) run(s step) bool {
 	return r.serves()
 }
 
-// patience is for how long clients go on at full speed while a node does not
+// fullSpeed is for how long clients go on at full speed while a node does not
 // serve: the judges could not cope with what they do in a minute.
-const patience = 5 * time.Second
+const fullSpeed = 5 * time.Second
 
 // serves waits until every node serves.
 func (r *round) serves() bool {
 	usual := r.limiter.Limit()
-	slow := time.AfterFunc(patience, func() { r.limiter.SetLimit(slowRate) })
+	slow := time.AfterFunc(fullSpeed, func() { r.limiter.SetLimit(slowRate) })
 	defer func() {
 		slow.Stop()
 		r.limiter.SetLimit(usual)

@@ -24,7 +24,7 @@ import (
 
 const (
 	// seeWait bounds the wait for what a page is to show.
-	seeWait = eventually.Patience
+	seeWait = eventually.Deadline
 	// testWait bounds everything that one browser does.
 	testWait = 30 * time.Minute
 )
@@ -65,7 +65,7 @@ func open(t *testing.T, endpoint string) *tab {
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.WindowSize(1100, 800),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-sync", true),
-		chromedp.WSURLReadTimeout(eventually.Patience),
+		chromedp.WSURLReadTimeout(eventually.Deadline),
 	)
 	bounded, cancel := context.WithTimeout(context.Background(), testWait)
 	t.Cleanup(cancel)

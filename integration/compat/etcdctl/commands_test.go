@@ -188,7 +188,7 @@ func (r *reader) script(steps []step) {
 		args := arguments(strings.ReplaceAll(s.args, "LEASE", lease))
 		var out harness.Output
 		if s.until != "" {
-			out = harness.RunUntil(r.t, eventually.Patience, s.until, harness.Etcdctl(r.t), r.nodes[0].EtcdctlArgs(args...)...)
+			out = harness.RunUntil(r.t, eventually.Deadline, s.until, harness.Etcdctl(r.t), r.nodes[0].EtcdctlArgs(args...)...)
 			out.Stdout, _, _ = strings.Cut(out.Stdout, s.until)
 		} else {
 			out = r.nodes[0].Etcdctl(s.input, args...)

@@ -116,7 +116,7 @@ func (r *reader) stream(path, body string, texts ...string) {
 	r.t.Helper()
 	resp := r.request("", http.MethodPost, path, body)
 	defer resp.Body.Close() //nolint:errcheck // it has no end
-	late := time.AfterFunc(eventually.Patience, func() { _ = resp.Body.Close() })
+	late := time.AfterFunc(eventually.Deadline, func() { _ = resp.Body.Close() })
 	defer late.Stop()
 	lines := bufio.NewReader(resp.Body)
 	for _, text := range texts {

@@ -209,7 +209,7 @@ func (r *reader) open(command string) *window {
 	return &window{harness.OpenTerminal(r.t, harness.Etcdctl(r.t), args...), r, command}
 }
 
-func (w *window) await(text string) { w.r.t.Helper(); w.Await(text, eventually.Patience) }
+func (w *window) await(text string) { w.r.t.Helper(); w.Await(text, eventually.Deadline) }
 
 // interrupt is Ctrl-C. All that was printed is kept.
 func (w *window) interrupt() { w.r.t.Helper(); w.r.keep(w.command, w.Close(), nil) }

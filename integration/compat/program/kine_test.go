@@ -93,7 +93,7 @@ func (k kamaji) replica() (*harness.Process, string) {
 // etcdctl runs etcdctl, and returns what it prints.
 func (k kamaji) etcdctl(endpoint string, args ...string) string {
 	k.t.Helper()
-	out := harness.Run(k.t, eventually.Patience, "", harness.Etcdctl(k.t),
+	out := harness.Run(k.t, eventually.Deadline, "", harness.Etcdctl(k.t),
 		append([]string{"--endpoints", endpoint, "--command-timeout=1m"}, args...)...)
 	require.Zero(k.t, out.Code, out.Stderr)
 	return strings.TrimSpace(out.Stdout)

@@ -147,7 +147,7 @@ func TestOthersWriteWhileALargeLeaseIsUsed(t *testing.T) {
 		}
 		user := func() *clientv3.Client {
 			uc, err := clientv3.New(clientv3.Config{Endpoints: []string{node.Endpoint()}, Username: "user", Password: "secret",
-				DialTimeout: eventually.Patience})
+				DialTimeout: eventually.Deadline})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = uc.Close() })
 			return uc

@@ -220,7 +220,7 @@ func (c *Cluster) Client() *clientv3.Client {
 }
 
 // leaderWait bounds the time until all nodes know the leader.
-const leaderWait = eventually.Patience
+const leaderWait = eventually.Deadline
 
 // askWait bounds the answer of one node, which may be frozen.
 const askWait = 3 * time.Second

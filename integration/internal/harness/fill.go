@@ -16,7 +16,7 @@ import (
 func Fill(t testing.TB, c *clientv3.Client, prefix string, n int, value string, opts ...clientv3.OpOption) {
 	t.Helper()
 	each := max(1, min(100, 1<<20/max(1, len(value))))
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	readyWait = eventually.Patience
+	readyWait = eventually.Deadline
 	readyPoll = 20 * time.Millisecond
 )
 
@@ -251,7 +251,7 @@ func NewClient(endpoints ...string) (*clientv3.Client, error) {
 // Etcdctl runs etcdctl against the node.
 func (n *Node) Etcdctl(input string, args ...string) Output {
 	n.t.Helper()
-	return Run(n.t, eventually.Patience, input, Etcdctl(n.t), n.EtcdctlArgs(args...)...)
+	return Run(n.t, eventually.Deadline, input, Etcdctl(n.t), n.EtcdctlArgs(args...)...)
 }
 
 // EtcdctlArgs returns the arguments of an etcdctl that talks to the node, with more patience than it has by itself: 2 s

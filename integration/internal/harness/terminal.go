@@ -17,7 +17,7 @@ import (
 )
 
 // closeWait is how long a program may take to end after an interrupt.
-const closeWait = eventually.Patience
+const closeWait = eventually.Deadline
 
 // Terminal is a program that runs in the background of a test. The test writes to its
 // input and reads its output. It ends with the test, or earlier. Its methods end the

@@ -27,7 +27,7 @@ func small(workload, endpoint string) Config {
 	c := DefaultConfig()
 	c.Endpoints, c.Workload, c.Prefix = []string{endpoint}, workload, "/registry/"+workload
 	c.Clients, c.Total, c.Keys, c.PageSize = 8, 300, 300, 50
-	c.RequestTimeout, c.RetryFor = 2*time.Minute, eventually.Patience // however busy the machine is
+	c.RequestTimeout, c.RetryFor = 2*time.Minute, eventually.Deadline // however busy the machine is
 	return c
 }
 

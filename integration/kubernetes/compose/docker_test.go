@@ -97,7 +97,7 @@ func (e *engine) inspect(name string) (o object, found bool) {
 // ended waits until a container has ended, and returns its exit code.
 func (e *engine) ended(id string) (code int) {
 	e.t.Helper()
-	eventually.Nil(e.t, eventually.Patience, func(context.Context) error {
+	eventually.Nil(e.t, eventually.Deadline, func(context.Context) error {
 		o, _ := e.inspect(id)
 		if o.State.Running || o.State.Restarting {
 			return fmt.Errorf("%s is %s", id, o.State.Status)
@@ -111,7 +111,7 @@ func (e *engine) ended(id string) (code int) {
 // health waits until the container is healthy.
 func (e *engine) health(id string) {
 	e.t.Helper()
-	eventually.Nil(e.t, eventually.Patience, func(context.Context) error {
+	eventually.Nil(e.t, eventually.Deadline, func(context.Context) error {
 		if o, _ := e.inspect(id); o.State.Health.Status != "healthy" {
 			return fmt.Errorf("%s is %s and %q", id, o.State.Status, o.State.Health.Status)
 		}

@@ -97,7 +97,7 @@ func requireOnlyTheBinary(t *testing.T, container string) {
 // newClient returns a client of the nodes named only, until t ends or it is closed.
 func newClient(t *testing.T, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: eventually.Patience, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: eventually.Deadline, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // closed already, perhaps
 	return c

@@ -74,7 +74,7 @@ func TestKineImage(t *testing.T) {
 	e.docker("run", "--detach", "--name="+p.name, "--label="+projectLabel+"="+p.name,
 		"--publish=127.0.0.1:"+port+":2379", name)
 	c := newClient(t, "http://127.0.0.1:"+port)
-	eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
+	eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
 		_, err := c.Put(ctx, "k", "v")
 		return err
 	})

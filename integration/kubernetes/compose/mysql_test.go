@@ -29,14 +29,14 @@ func TestMySQLProfile(t *testing.T) {
 	write := func(nodes []*node) { // until it is acknowledged, and read by all
 		t.Helper()
 		for _, n := range nodes {
-			eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
+			eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
 				_, err := n.client.Put(ctx, "k", n.service)
 				return err
 			})
 			for _, reader := range nodes {
-				eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
+				eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
 					got, err := reader.client.Get(ctx, "k")
 					if err == nil {
 						require.Equal(t, n.service, string(got.Kvs[0].Value), reader.service)
@@ -54,9 +54,9 @@ func TestMySQLProfile(t *testing.T) {
 	require.Equal(t, 137, e.ended(victim), "it was not started again")
 	e.docker("start", victim)
 	write(nodes)
-	p.run(eventually.Patience, "stop", leader.service)
+	p.run(eventually.Deadline, "stop", leader.service)
 	require.Zero(t, e.ended(victim), "SIGTERM is an orderly end, after which it was not started again")
-	require.NotContains(t, p.run(eventually.Patience, "logs", "--no-color"), "that is not a setting")
+	require.NotContains(t, p.run(eventually.Deadline, "logs", "--no-color"), "that is not a setting")
 }
 
 // node is a container, and a client that knows it alone.
@@ -91,7 +91,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 // leaderOf waits until the nodes agree on one of them that leads.
 func leaderOf(t *testing.T, nodes []*node) (leader *node, others []*node) {
 	t.Helper()
-	eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
+	eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
 		leader, others = nil, nil
 		var led uint64
 		for _, n := range nodes {
@@ -126,19 +126,19 @@ func requireSchemaFirst(t *testing.T, p *project, services []string) {
 		require.True(t, migrate.State.FinishedAt.Before(p.container(s).State.StartedAt),
 			"%s started before the schema was there", s)
 	}
-	out := p.run(eventually.Patience, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root",
+	out := p.run(eventually.Deadline, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root",
 		"--password=development", "--batch", "--skip-column-names",
 		"sqlbrain", "--execute=SELECT version, dirty FROM schema_migrations; SHOW TABLES")
 	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(out))
-	require.Contains(t, p.run(eventually.Patience, "logs", "--no-color", "mysql-migrate"), "1/u object")
+	require.Contains(t, p.run(eventually.Deadline, "logs", "--no-color", "mysql-migrate"), "1/u object")
 }
 
 // requireSound asks doctor about the database, from where the nodes are.
 func requireSound(t *testing.T, p *project) {
 	t.Helper()
-	out := p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
+	out := p.run(eventually.Deadline, "run", "--rm", "--no-deps", "-T", "mysql-n1", "doctor")
 	require.Contains(t, out, "innodb_flush_log_at_trx_commit", "it looked at what makes commits durable")
 	require.NotContains(t, out, "FAIL")
 	require.Equal(t, "sqlbrain "+p.env["VERSION"]+"\n",
-		p.run(eventually.Patience, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
+		p.run(eventually.Deadline, "run", "--rm", "--no-deps", "-T", "mysql-n1", "--version"))
 }

@@ -140,7 +140,7 @@ func (p *project) run(limit time.Duration, args ...string) string {
 // container inspects the container of a service, running or not.
 func (p *project) container(service string) object {
 	p.t.Helper()
-	c, found := p.e.inspect(strings.TrimSpace(p.run(eventually.Patience, "ps", "--all", "--quiet", service)))
+	c, found := p.e.inspect(strings.TrimSpace(p.run(eventually.Deadline, "ps", "--all", "--quiet", service)))
 	require.True(p.t, found, service)
 	return c
 }
@@ -180,7 +180,7 @@ type serviceVolume struct {
 func (p *project) config(args ...string) config {
 	p.t.Helper()
 	var c config
-	require.NoError(p.t, json.Unmarshal([]byte(p.run(eventually.Patience,
+	require.NoError(p.t, json.Unmarshal([]byte(p.run(eventually.Deadline,
 		append(args, "config", "--format=json")...)), &c))
 	return c
 }

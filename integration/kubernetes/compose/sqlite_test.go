@@ -31,5 +31,5 @@ func TestSQLiteProfile(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 1)
 	require.Equal(t, "v", string(got.Kvs[0].Value))
-	require.NotContains(t, p.run(eventually.Patience, "logs", "--no-color"), "that is not a setting")
+	require.NotContains(t, p.run(eventually.Deadline, "logs", "--no-color"), "that is not a setting")
 }

@@ -119,11 +119,11 @@ var scenes = map[string][]scene{
 	},
 	"SqlbrainPeerRefused": {
 		{"for as long as it is asked", []string{
-			a("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x20"),
-			b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0+1x20"),
+			a("sqlbrain_leader_suspicions_total", `result="alive"`, "0x20"),
+			b("sqlbrain_leader_suspicions_total", `result="alive"`, "0+1x20"),
 		}, []string{"b"}},
-		{"a moment", []string{b("sqlbrain_leader_suspicions_total", `verdict="alive"`, "0x3 1x30")}, nil},
-		{"leaders that died", []string{b("sqlbrain_leader_suspicions_total", `verdict="gone"`, "0+1x20")}, nil},
+		{"a moment", []string{b("sqlbrain_leader_suspicions_total", `result="alive"`, "0x3 1x30")}, nil},
+		{"leaders that died", []string{b("sqlbrain_leader_suspicions_total", `result="gone"`, "0+1x20")}, nil},
 	},
 	"SqlbrainMembersSilent": {
 		{"one", []string{a("sqlbrain_members", `state="alive"`, "2x20"), a("sqlbrain_members", `state="silent"`, "1x20")},

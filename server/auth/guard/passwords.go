@@ -76,17 +76,17 @@ func (g *Guard) checkPassword(ctx context.Context, source, name, password string
 		return nil, etcdauth.ErrAuthNotEnabled
 	}
 	l := loginOf(source, name, v.user(name) != nil)
-	var verdict error
+	var failure error
 	if err := g.hashing.run(ctx, l, Remote(ctx), func() bool {
-		verdict = g.compare(v, name, password)
-		return verdict == nil
+		failure = g.compare(v, name, password)
+		return failure == nil
 	}); err != nil {
 		return nil, err
 	}
-	if verdict != nil && g.hashing.failures(l).limited(l) {
+	if failure != nil && g.hashing.failures(l).limited(l) {
 		g.hold(ctx)
 	}
-	return v, verdict
+	return v, failure
 }
 
 // hold holds an answer back. It makes who repeats wrong logins slow, and leaves turns to right ones.

@@ -258,7 +258,7 @@ func newMember(t testing.TB, id uint64, url string) *link.Client {
 }
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }

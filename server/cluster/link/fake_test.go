@@ -184,7 +184,7 @@ func newClient(t *testing.T, url string, change ...func(*Config)) *Client {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), eventually.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Deadline)
 	t.Cleanup(cancel)
 	return ctx
 }

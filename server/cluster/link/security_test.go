@@ -275,7 +275,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 		eventually.True(t, "the handshake to begin", func() bool { return pending() == i+1 })
 	}
 	require.NoError(t, client.ask(t, at))
-	require.NoError(t, held[0].SetReadDeadline(time.Now().Add(eventually.Patience)))
+	require.NoError(t, held[0].SetReadDeadline(time.Now().Add(eventually.Deadline)))
 	_, err = held[0].Read(make([]byte, 1))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest has ended")
@@ -408,7 +408,7 @@ func TestAcceptorsLeaveNoConnectionsBehind(t *testing.T) {
 		address := strings.TrimPrefix(peerURL, "http://")
 		var conn net.Conn
 		// its time may be over before the handshake is
-		eventually.Nil(t, eventually.Patience, func(ctx context.Context) error {
+		eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
 			raw, err := d.dial(ctx, address)
 			require.NoError(t, err)
 			require.IsType(t, &net.TCPConn{}, raw, "gRPC bounds how long its data may go unacknowledged")

@@ -101,7 +101,7 @@ func (e *elector) contest(ctx context.Context, began time.Time) error {
 		e.refused = false
 	}
 	if answered && h.silent() {
-		e.metrics.suspicions.WithLabelValues(verdictAlive).Inc()
+		e.metrics.suspicions.WithLabelValues(leaderAlive).Inc()
 		if !h.logged {
 			m, _ := withID(e.view.last(), e.lock.holder)
 			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot "+
@@ -161,7 +161,7 @@ func (e *elector) depose(ctx context.Context, h hearing) error {
 		return err
 	}
 	e.view.condemn(holder.holder, holder.incarnation)
-	e.metrics.suspicions.WithLabelValues(verdictGone).Inc()
+	e.metrics.suspicions.WithLabelValues(leaderGone).Inc()
 	e.log.Warn("the leader's process is gone: it is not heard, and left a challenge unanswered",
 		"leader", fmt.Sprintf("%x", holder.holder), "refused", h.refused, "waited", e.pending.waited)
 	return nil

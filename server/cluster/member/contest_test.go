@@ -54,10 +54,10 @@ func (c *candidate) loses(leader *candidate) {
 	c.Refused(leader.id())
 }
 
-// verdicts returns how many challenges of c were answered, and how many were not.
-func (c *candidate) verdicts() (alive, gone float64) {
-	return testutil.ToFloat64(c.metrics.suspicions.WithLabelValues(verdictAlive)),
-		testutil.ToFloat64(c.metrics.suspicions.WithLabelValues(verdictGone))
+// results returns how many challenges of c were answered, and how many were not.
+func (c *candidate) results() (alive, gone float64) {
+	return testutil.ToFloat64(c.metrics.suspicions.WithLabelValues(leaderAlive)),
+		testutil.ToFloat64(c.metrics.suspicions.WithLabelValues(leaderGone))
 }
 
 // polls counts how often c reads the lock row from now on.
@@ -111,7 +111,7 @@ func TestHowLongALeaderThatIsGoneIsWaitedFor(t *testing.T) {
 				require.Same(t, n2, g.next().of)
 				require.InDelta(t, c.want, time.Since(began), float64(timing.FastPoll))
 				n2.sees(n1, n2)
-				_, gone := n2.verdicts()
+				_, gone := n2.results()
 				require.EqualValues(t, 1, gone)
 				m, _ := withID(list(t, n2.Registry), n1.id())
 				require.False(t, m.Alive)
@@ -142,7 +142,7 @@ func TestALeaderAnswersWheneverItIsChallenged(t *testing.T) {
 					n2.loses(n1)
 					time.Sleep(2 * timing.Answer)
 					g.stays(n1, leads)
-					alive, gone := n2.verdicts()
+					alive, gone := n2.results()
 					require.EqualValues(t, 1, alive)
 					require.Zero(t, gone)
 				})
@@ -401,7 +401,7 @@ func TestAnAnswerSaysNothingOfAProcessThatEndsAfterIt(t *testing.T) {
 	elect(t, quick, func(t *testing.T, g *group) {
 		n1, n2, _, connected := heardLeader(g)
 		connected.Store(false)
-		for alive, _ := n2.verdicts(); alive == 0; alive, _ = n2.verdicts() {
+		for alive, _ := n2.results(); alive == 0; alive, _ = n2.results() {
 			time.Sleep(timing.FastPoll)
 		}
 		n1.freeze()

@@ -21,8 +21,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-// patience ends a wait for something that does not come.
-const patience = time.Minute
+// deadline ends a wait for something that does not come.
+const deadline = time.Minute
 
 // In a quick election a silent leader is replaced soon. In a slow one it never is within a test, so that whatever does
 // happen happens for another reason.
@@ -223,7 +223,7 @@ func wait[T any](t testing.TB, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(eventually.Patience):
+	case <-time.After(eventually.Deadline):
 		require.Fail(t, "waited in vain", "for %s", what)
 		panic("unreachable")
 	}
@@ -242,7 +242,7 @@ func (t *term) ends(tb testing.TB) {
 // await waits until what was logged has the text that many times.
 func (c *candidate) await(text string, times int) {
 	c.t.Helper()
-	for range patience / time.Millisecond {
+	for range deadline / time.Millisecond {
 		if strings.Count(c.logs.String(), text) >= times {
 			return
 		}

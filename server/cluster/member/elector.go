@@ -177,7 +177,7 @@ func (e *elector) swap(ctx context.Context, next *lock) error {
 	} else {
 		batch.CAS(coder.LockKey(), next.raw, e.lock.raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.trips.bound(timing.AnswerTimeout))
+	ctx, cancel := context.WithTimeout(ctx, e.trips.bound(timing.WriteTimeout))
 	defer cancel()
 	err := batch.Commit(ctx)
 	var conflict *sqlstore.Conflict

@@ -9,8 +9,8 @@ import (
 
 // What came of the challenge to a leader.
 const (
-	verdictAlive = "alive"
-	verdictGone  = "gone"
+	leaderAlive = "alive"
+	leaderGone  = "gone"
 )
 
 // metrics are those of the package.
@@ -43,9 +43,9 @@ func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
 	m.suspicions = promauto.With(own).NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_leader_suspicions_total",
 		Help: "Leaders that this member did not hear and challenged in the database, by what came of it: alive, or gone.",
-	}, []string{"verdict"})
-	for _, verdict := range []string{verdictAlive, verdictGone} {
-		m.suspicions.WithLabelValues(verdict)
+	}, []string{"result"})
+	for _, result := range []string{leaderAlive, leaderGone} {
+		m.suspicions.WithLabelValues(result)
 	}
 	for _, s := range []string{"alive", "stopped", "silent", "unstarted"} {
 		promauto.With(own).NewGaugeFunc(prometheus.GaugeOpts{

@@ -157,7 +157,7 @@ func (r *Registry) heartbeat(ctx context.Context, own *entry) error {
 	if own != nil && own.Incarnation != r.incarnation {
 		own = nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.trips.bound(timing.AnswerTimeout))
+	ctx, cancel := context.WithTimeout(ctx, r.trips.bound(timing.WriteTimeout))
 	defer cancel()
 	return stillMember(r.write(ctx, own, func(own *Member) bool {
 		own.Heartbeat++

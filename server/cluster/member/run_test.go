@@ -357,10 +357,10 @@ func TestUnknownOutcomesAreRepeatedAfterPauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const patience = 10 * time.Second
+				const deadline = 10 * time.Second
 				store := &uncertain{Store: memstore.New()}
 				r, other := start(t, store, "n1"), start(t, store, "n2").id
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				defer cancel()
 				commits := 0
 				store.every = func() {
@@ -370,7 +370,7 @@ func TestUnknownOutcomesAreRepeatedAfterPauses(t *testing.T) {
 				}
 				began := time.Now()
 				require.ErrorIs(t, call(ctx, r, other), sqlstore.ErrUncertain)
-				require.Equal(t, patience, time.Since(began), "after %d commits", commits)
+				require.Equal(t, deadline, time.Since(began), "after %d commits", commits)
 			})
 		})
 	}

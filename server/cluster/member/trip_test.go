@@ -112,7 +112,7 @@ func awaitLead(r *Registry) {
 func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store := &buffer{}, &far{Store: memstore.New(), trip: 60 * time.Millisecond}
-		require.Greater(t, (timing.ConnectTrips-2)*store.trip, timing.AnswerTimeout)
+		require.Greater(t, (timing.ConnectTrips-2)*store.trip, timing.WriteTimeout)
 		r, err := Join(t.Context(), Config{Store: store, Name: "n1", Logger: slog.New(slog.NewTextHandler(log, nil))})
 		require.NoError(t, err)
 		p := run(t, r)

@@ -49,7 +49,7 @@ func TestUnreachableLeaderKeepsTheLockUntilItIsChallenged(t *testing.T) {
 		report(t, "a call to the frozen one ended", began)
 		// Unavailable if the connection was not made yet when the leader froze.
 		require.Contains(t, []codes.Code{codes.Canceled, codes.Unavailable}, status.Code(errors.Unwrap(err)), "%v", err)
-	case <-time.After(patience):
+	case <-time.After(deadline):
 		require.Fail(t, "a call waits for the frozen leader")
 	}
 	for _, m := range followers {
@@ -95,7 +95,7 @@ func TestUnreachableLeaderKeepsTheLockUntilItIsChallenged(t *testing.T) {
 func TestResignedNodeAnswersItsCallsAndFollows(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), slow, 0)
-	g.joinThree(func(c *Config) { c.Replica.Handover = patience })
+	g.joinThree(func(c *Config) { c.Replica.Handover = deadline })
 	old := g.leader()
 	watcher := watchAll(t, g.others(old)[0])
 	var (
@@ -235,7 +235,7 @@ func TestCloseEndsCallsWaitingForALeader(t *testing.T) {
 	select {
 	case err := <-waiting:
 		require.ErrorIs(t, err, mvcc.ErrNotServing)
-	case <-time.After(patience):
+	case <-time.After(deadline):
 		require.Fail(t, "it waits on")
 	}
 	_, err := m.Position(t.Context())

@@ -73,8 +73,8 @@ func TestFollowerComparesAgainAfterAFeed(t *testing.T) {
 			follower.observed(leads.id())
 		},
 		"the end of a feed": func(t *testing.T, follower, leads *testNode) {
-			for fed, patience := false, 50*time.Millisecond; !fed; patience *= 2 {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+			for fed, deadline := false, 50*time.Millisecond; !fed; deadline *= 2 {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				fed, _ = follower.followFeed(ctx, leads.id())
 				cancel()
 			}
@@ -91,7 +91,7 @@ func TestFollowerComparesAgainAfterAFeed(t *testing.T) {
 			requireFed(t, follower)
 			term := follower.Replica().Status().Term
 			defer follower.line.restore()
-			eventually.Nil(t, patience, func(ctx context.Context) error { // a busy machine may end the feed
+			eventually.Nil(t, deadline, func(ctx context.Context) error { // a busy machine may end the feed
 				if err := follower.Replica().Divergence.Check(ctx, term, false); err != nil {
 					return err
 				}

@@ -25,8 +25,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-// patience ends a wait for something that does not come.
-const patience = eventually.Patience
+// deadline ends a wait for something that does not come.
+const deadline = eventually.Deadline
 
 // For how long a leader may leave challenges unanswered. In a quick group, on a busy machine, that happens to a leader
 // that lives: tests write with putAnywhere there. In a slow one a leader is replaced only if its address refuses
@@ -168,7 +168,7 @@ func (m *testNode) end(heard bool) {
 	m.ended.Do(func() {
 		m.Resign()
 		m.server.Stop()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
 		if err := m.Close(ctx); heard {
 			assert.NoError(m.t, err, "closing %s", m.name)
@@ -275,7 +275,7 @@ func mustPut(t testing.TB, m *testNode, key, value string) int64 {
 // again if that one leads no longer.
 func putAnywhere(t testing.TB, nodes []*testNode, key, value string) (rev int64) {
 	t.Helper()
-	eventually.Nil(t, patience, func(ctx context.Context) error {
+	eventually.Nil(t, deadline, func(ctx context.Context) error {
 		r, err := leader(t, nodes).Replica().Txn(ctx, auth.System, put(key, value), true)
 		if err == nil {
 			rev = r.Revision

@@ -25,7 +25,7 @@ import (
 func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newMemory(t), quick, 0)
-	g.joinThree(func(c *Config) { c.Replica.RequestTimeout = patience }) // the outage is shorter
+	g.joinThree(func(c *Config) { c.Replica.RequestTimeout = deadline }) // the outage is shorter
 	leads := g.leader()
 	watcher := watchAll(t, g.others(leads)[0])
 	mustPut(t, leads, "k", "1")
@@ -109,7 +109,7 @@ func TestNodesStopServingAfterDataLoss(t *testing.T) {
 			for _, m := range g.all() {
 				select {
 				case <-m.members.Resigned():
-				case <-time.After(patience):
+				case <-time.After(deadline):
 					require.Fail(t, m.name+" stands for the leadership")
 				}
 			}

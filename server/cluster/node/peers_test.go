@@ -30,7 +30,7 @@ func TestARemovedMemberIsDisconnected(t *testing.T) {
 	require.NoError(t, err)
 	var f *feed.Feed
 	// a busy leader is silent for longer than a feed may be
-	eventually.Nil(t, patience, func(context.Context) (err error) {
+	eventually.Nil(t, deadline, func(context.Context) (err error) {
 		if f, err = feed.NewClient(c).Follow(t.Context(), leads.Replica().Revision()+1); err != nil {
 			return err
 		}

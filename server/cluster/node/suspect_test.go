@@ -14,14 +14,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
-// verdicts returns how often the member has found that of a leader that it challenged.
-func (m *testNode) verdicts(verdict string) (n float64) {
+// results returns how often the member has found that of a leader that it challenged.
+func (m *testNode) results(result string) (n float64) {
 	m.t.Helper()
 	families, err := m.registry.Gather()
 	require.NoError(m.t, err)
 	for _, f := range families {
 		for _, metric := range f.GetMetric() {
-			if f.GetName() == "sqlbrain_leader_suspicions_total" && metric.GetLabel()[0].GetValue() == verdict {
+			if f.GetName() == "sqlbrain_leader_suspicions_total" && metric.GetLabel()[0].GetValue() == result {
 				n = metric.GetCounter().GetValue()
 			}
 		}
@@ -43,12 +43,12 @@ func TestLeaderThatAnswersChallengesKeepsTheLock(t *testing.T) {
 	eventually.True(t, "the follower to ask", func() bool {
 		writes++
 		mustPut(t, leader, "k", fmt.Sprint(writes))
-		return follower.verdicts("alive") >= 1
+		return follower.results("alive") >= 1
 	})
 	t.Logf("%d writes", writes)
 	require.True(t, leader.Replica().Leading())
 	require.Equal(t, term, leader.Replica().Status().Term)
-	require.Zero(t, follower.verdicts("gone"))
+	require.Zero(t, follower.results("gone"))
 
 	// The follower is of use as far as it needs no connection: it reads the log.
 	eventually.True(t, "the follower to show the last write", func() bool {
@@ -91,6 +91,6 @@ func TestFollowerThatHadAFeedReplacesTheLeaderSoon(t *testing.T) {
 	old.line.cutOff()
 	g.kill(old)
 	eventually.True(t, "the other one to lead", young.Replica().Leading)
-	require.EqualValues(t, 1, young.verdicts("gone"))
+	require.EqualValues(t, 1, young.results("gone"))
 	require.EqualValues(t, 2, store.n.Load()-before, "the challenge, and the swap of the lock")
 }

@@ -44,7 +44,7 @@ func NewCompactor(cfg CompactorConfig) *Compactor {
 // rows are removed in the background. With physical, Compact returns after that. It returns
 // the store's revision. Errors: mvcc.ErrCompacted at or below the compact revision,
 // mvcc.ErrFutureRevision; with physical, mvcc.ErrTimeout if no rows could be removed for
-// Config.Patience.
+// Config.Deadline.
 func (c *Compactor) Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (current int64, err error) {
 	if err := c.cfg.Alarms.CheckWrite(false); err != nil {
 		return 0, err

@@ -20,7 +20,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
-// ErrStalled says that no compacted rows were removed for the Patience of the Remover.
+// ErrStalled says that no compacted rows were removed for the Deadline of the Remover.
 var ErrStalled = errors.New("no compacted rows were removed")
 
 const (
@@ -38,7 +38,7 @@ type Config struct {
 	Revision func() int64 // returns the compact revision, -1 if nothing was compacted
 	// Claim writes the claim row, in a commit of the leader.
 	Claim    func(ctx context.Context, claim []byte) error
-	Patience time.Duration
+	Deadline time.Duration
 	Logger   *slog.Logger
 	Metrics  *Metrics
 }
@@ -110,8 +110,8 @@ func (r *Remover) Wake() {
 // Wait returns once all rows that a compaction at rev makes unnecessary are removed, or ended is closed, which it
 // reports as false. It waits as long as rows are being removed. Errors: ErrStalled, ctx's.
 func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (removed bool, err error) {
-	patience := time.NewTimer(r.cfg.Patience)
-	defer patience.Stop()
+	deadline := time.NewTimer(r.cfg.Deadline)
+	defer deadline.Stop()
 	for {
 		r.mu.Lock()
 		done, progress, failure := r.done, r.progress, r.failure
@@ -121,15 +121,15 @@ func (r *Remover) Wait(ctx context.Context, rev int64, ended <-chan struct{}) (r
 		}
 		select {
 		case <-progress:
-			patience.Reset(r.cfg.Patience)
+			deadline.Reset(r.cfg.Deadline)
 		case <-ended:
 			return false, nil
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-patience.C:
+		case <-deadline.C:
 			r.cfg.Logger.Warn("a physical compaction is answered before its rows are gone, removing them continues", "revision",
 				rev, "error", failure)
-			return false, fmt.Errorf("%w for %s", ErrStalled, r.cfg.Patience)
+			return false, fmt.Errorf("%w for %s", ErrStalled, r.cfg.Deadline)
 		}
 	}
 }

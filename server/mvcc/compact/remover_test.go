@@ -95,9 +95,9 @@ func (s *table) expect(key string, upTo int64, left ...int64) {
 }
 
 // start runs a Remover whose compact revision is mark, until the test ends.
-func start(t *testing.T, s *table, mark *atomic.Int64, patience time.Duration) *Remover {
+func start(t *testing.T, s *table, mark *atomic.Int64, deadline time.Duration) *Remover {
 	r := NewRemover(Config{
-		Store: s, Revision: mark.Load, Claim: s.claim, Patience: patience, Logger: slog.New(slog.DiscardHandler),
+		Store: s, Revision: mark.Load, Claim: s.claim, Deadline: deadline, Logger: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -254,7 +254,7 @@ func TestWaitIsBounded(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	close(ended)
-	r.cfg.Patience = time.Minute
+	r.cfg.Deadline = time.Minute
 	if removed, err := r.Wait(t.Context(), 3, ended); removed || err != nil {
 		t.Errorf("at the end of the leadership: %v, %v", removed, err)
 	}

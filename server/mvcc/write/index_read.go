@@ -12,6 +12,24 @@ import (
 // with one statement.
 const entriesAtOnce = 500
 
+// prefetchIndex fills the index cache for requests, except for the keys of requests of which assumeAbsent, which gets
+// their number, says that they may be assumed absent.
+func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request, assumeAbsent func(keys int) bool) {
+	var keys [][]byte
+	for _, r := range requests {
+		c := r.txn()
+		if keys = append(keys, c.keys...); !assumeAbsent(len(c.creates)) {
+			keys = append(keys, c.creates...)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	ctx, span := p.traceBatch(ctx, "prefetch", requests)
+	defer span.End()
+	p.readKeys(ctx, keys)
+}
+
 // indexOf returns key's index entry as of the last commit. Sequencer only.
 func (p *Pipeline) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
 	if e, ok := p.index.get(string(key)); ok {

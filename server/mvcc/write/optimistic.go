@@ -30,24 +30,6 @@ func (o *optimism) assumeAbsent(n int) bool {
 	return n == 0 || o.allowed() || o.pause.Add(int64(-n)) < 0
 }
 
-// prefetchIndex fills the index cache for requests, except for the keys of requests of which assumeAbsent, which gets
-// their number, says that they may be assumed absent.
-func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request, assumeAbsent func(keys int) bool) {
-	var keys [][]byte
-	for _, r := range requests {
-		c := r.txn()
-		if keys = append(keys, c.keys...); !assumeAbsent(len(c.creates)) {
-			keys = append(keys, c.creates...)
-		}
-	}
-	if len(keys) == 0 {
-		return
-	}
-	ctx, span := p.traceBatch(ctx, "prefetch", requests)
-	defer span.End()
-	p.readKeys(ctx, keys)
-}
-
 // reviewAssumptions reads the keys that b assumed absent, after its commit conflicted. If one
 // exists, it pauses assuming.
 func (p *Pipeline) reviewAssumptions(ctx context.Context, b *batch) {

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Patience is how long a test waits for what takes milliseconds on a quiet machine. It is so long that only
+// Deadline is how long a test waits for what takes milliseconds on a quiet machine. It is so long that only
 // something that never happens exhausts it, however busy the machine is.
-const Patience = 5 * time.Minute
+const Deadline = 5 * time.Minute
 
 // The pause between two attempts starts short, because most conditions are true soon, and doubles.
 const (
@@ -22,10 +22,10 @@ const (
 	lastPause  = 10 * time.Millisecond
 )
 
-// True returns when is returns true. It fails t, with the name of the condition, after Patience.
+// True returns when is returns true. It fails t, with the name of the condition, after Deadline.
 func True(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	Nil(t, Patience, func(context.Context) error {
+	Nil(t, Deadline, func(context.Context) error {
 		if !is() {
 			return fmt.Errorf("waited in vain for: %s", what)
 		}

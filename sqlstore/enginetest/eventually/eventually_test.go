@@ -40,5 +40,5 @@ func TestGoroutinesMayTakeAWhileToEnd(t *testing.T) {
 	go func() { <-end }()
 	require.ErrorContains(t, noLeaks(time.Millisecond), "TestGoroutinesMayTakeAWhileToEnd")
 	time.AfterFunc(time.Second, func() { close(end) }) // longer than goleak waits
-	require.NoError(t, noLeaks(Patience))
+	require.NoError(t, noLeaks(Deadline))
 }

@@ -24,7 +24,7 @@ func (c *conn) queryChecked(ctx context.Context, text string, args []driver.Name
 		columns = primaryColumns
 	}
 	bounded, cancel := context.WithCancel(ctx)
-	began, patience := time.Now(), time.AfterFunc(c.wait, cancel)
+	began, timer := time.Now(), time.AfterFunc(c.wait, cancel)
 	rows, err := c.Conn.QueryContext(bounded, "SELECT '', CONCAT_WS('"+separator+"', "+columns+") UNION ALL "+text, args)
 	var answer []string
 	if err == nil {
@@ -33,7 +33,7 @@ func (c *conn) queryChecked(ctx context.Context, text string, args []driver.Name
 			err = errors.Join(err, rows.Close())
 		}
 	}
-	late := !patience.Stop()
+	late := !timer.Stop()
 	var refused *mysql.MySQLError
 	switch {
 	case err == nil:

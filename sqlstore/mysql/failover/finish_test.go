@@ -53,13 +53,13 @@ func (s *slowly) Connect(ctx context.Context) (driver.Conn, error) {
 
 // finishes runs f with a connector that finishes connections of a server that takes so long.
 func finishes(t *testing.T, takes time.Duration,
-	f func(s *slowly, connect func(patience time.Duration) (*slowConn, error))) {
+	f func(s *slowly, connect func(deadline time.Duration) (*slowConn, error))) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowly{}
 		s.takes.Store(int64(takes))
 		c := Finishing(s)
-		f(s, func(patience time.Duration) (*slowConn, error) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+		f(s, func(deadline time.Duration) (*slowConn, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
 			conn, err := c.Connect(ctx)
 			if err != nil {

@@ -130,8 +130,8 @@ func (t *jobsOfTest) run(name string, store sqlstore.Store, mark byte) error {
 // serve runs a server until it has written a key.
 func (t *jobsOfTest) serve(store sqlstore.Store) error {
 	cfg := replica.DefaultConfig()
-	cfg.Logger, cfg.RequestTimeout, cfg.Write.CommitTimeout = slog.New(slog.DiscardHandler), eventually.Patience,
-		eventually.Patience
+	cfg.Logger, cfg.RequestTimeout, cfg.Write.CommitTimeout = slog.New(slog.DiscardHandler), eventually.Deadline,
+		eventually.Deadline
 	b, err := replica.OpenLeader(t.Context(), store, cfg)
 	if err != nil {
 		return err

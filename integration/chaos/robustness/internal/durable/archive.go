@@ -40,7 +40,7 @@ type Archive struct {
 
 const valueOf = "SELECT object_value FROM object WHERE internal_key = ?"
 
-const readWait = eventually.Patience
+const readWait = eventually.Deadline
 
 // NewArchive makes the schema in an empty database, and on SQLite the trigger.
 func NewArchive(t testing.TB, datastore string) *Archive {
