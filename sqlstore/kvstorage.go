@@ -125,8 +125,13 @@ type Store interface {
 	// LatestAtOrBefore returns for each range the row with the greatest key in it; a Row
 	// with a nil Key where the range is empty.
 	LatestAtOrBefore(ctx context.Context, ranges []Partition) ([]Row, error)
-	// Size returns the bytes the table takes on disk, and how many of these are
-	// in use. Engines that only know an estimate return it.
+	// Lengths returns how many bytes the values of keys have, in the order of keys; -1 for a missing one. It splits long
+	// lists into several statements. The answer is one snapshot.
+	Lengths(ctx context.Context, keys [][]byte) ([]int, error)
+	// Measure adds up the bytes of keys and values of rows. The answer is one snapshot.
+	Measure(ctx context.Context, q MeasureQuery) (Measured, error)
+	// Size returns the bytes that the engine's file takes, 0 if it does not say, and how many bytes the engine believes
+	// are in use, which may be a guess.
 	Size(ctx context.Context) (total, inUse int64, err error)
 	// FreeSpace returns how many bytes are free on the disk of the database, and how many
 	// of them are a reserve for writes that make space: what is deleted takes space until
@@ -134,6 +139,20 @@ type Store interface {
 	FreeSpace(ctx context.Context) (free, reserve int64, err error)
 	// Defragment gives unused space back as far as the engine can while serving.
 	Defragment(ctx context.Context) error
+}
+
+// MeasureQuery selects the first Limit rows of [Start, End); see Store.Measure.
+type MeasureQuery struct {
+	Start, End []byte
+	Limit      int       // 0: all rows
+	Also       [2][]byte // keys of two rows whose values are read in the same snapshot
+}
+
+// Measured is the answer to a MeasureQuery.
+type Measured struct {
+	Bytes, Rows int64
+	Last        []byte    // the key of the last row, nil if there is none
+	Also        [2][]byte // nil for a missing row
 }
 
 // ListQuery selects index rows; see Store.List.

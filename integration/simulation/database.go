@@ -514,6 +514,20 @@ func (s *session) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partit
 	})
 }
 
+// Lengths implements sqlstore.Store.
+func (s *session) Lengths(ctx context.Context, keys [][]byte) ([]int, error) {
+	keys = cloneAll(keys)
+	return statement(ctx, s, query, "lengths",
+		func() ([]int, error) { return s.d.store.Lengths(context.Background(), keys) })
+}
+
+// Measure implements sqlstore.Store.
+func (s *session) Measure(ctx context.Context, q sqlstore.MeasureQuery) (sqlstore.Measured, error) {
+	q.Start, q.End = bytes.Clone(q.Start), bytes.Clone(q.End)
+	return statement(ctx, s, query, "measure",
+		func() (sqlstore.Measured, error) { return s.d.store.Measure(context.Background(), q) })
+}
+
 // Size implements sqlstore.Store.
 func (s *session) Size(ctx context.Context) (total, inUse int64, err error) {
 	n, err := statement(ctx, s, query, "size", func() (n [2]int64, err error) {

@@ -274,17 +274,44 @@ func (s *Store) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partitio
 	return rows, nil
 }
 
-// Size implements sqlstore.Store: the bytes of all keys and values.
-func (s *Store) Size(ctx context.Context) (total, inUse int64, err error) {
+// Lengths implements sqlstore.Store.
+func (s *Store) Lengths(ctx context.Context, keys [][]byte) ([]int, error) {
 	t, err := s.snapshot(ctx)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	t.Ascend(func(row sqlstore.Row) bool {
-		total += int64(len(row.Key) + len(row.Value))
-		return true
+	lengths := make([]int, len(keys))
+	for i, key := range keys {
+		if lengths[i] = -1; t.Has(sqlstore.Row{Key: key}) {
+			row, _ := t.Get(sqlstore.Row{Key: key})
+			lengths[i] = len(row.Value)
+		}
+	}
+	return lengths, nil
+}
+
+// Measure implements sqlstore.Store.
+func (s *Store) Measure(ctx context.Context, q sqlstore.MeasureQuery) (m sqlstore.Measured, err error) {
+	t, err := s.snapshot(ctx)
+	if err != nil {
+		return m, err
+	}
+	ascend(t, q.Start, q.End, func(row sqlstore.Row) bool {
+		m.Bytes, m.Rows, m.Last = m.Bytes+int64(len(row.Key)+len(row.Value)), m.Rows+1, own(row.Key)
+		return m.Rows != int64(q.Limit)
 	})
-	return total, total, nil
+	for i, key := range q.Also {
+		if row, ok := t.Get(sqlstore.Row{Key: key}); ok {
+			m.Also[i] = own(row.Value)
+		}
+	}
+	return m, nil
+}
+
+// Size implements sqlstore.Store: it has no file.
+func (s *Store) Size(ctx context.Context) (total, inUse int64, err error) {
+	m, err := s.Measure(ctx, sqlstore.MeasureQuery{Start: []byte{}, End: bytes.Repeat([]byte{0xff}, coder.MaxInternalKey)})
+	return 0, m.Bytes, err
 }
 
 // FreeSpace implements sqlstore.Store; it does not know.

@@ -17,8 +17,8 @@ import (
 // the first value of a counter is no increase to an alert.
 var (
 	statements = []string{
-		"commit_single", "commit_tx", "count", "defragment", "get", "iter", "latest_at_or_before",
-		"list", "lookup", "multiget", "partitions", "seek_nth", "size", "timestamp",
+		"commit_single", "commit_tx", "count", "defragment", "get", "iter", "latest_at_or_before", "lengths",
+		"list", "lookup", "measure", "multiget", "partitions", "seek_nth", "size", "timestamp",
 	}
 	errorKinds = []string{"conflict", "uncertain", "row_missing", "too_large", "closed", "context", "unavailable", "other"}
 )

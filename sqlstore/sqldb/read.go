@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -312,6 +313,49 @@ func split(start, end []byte, bounds [][]byte) []sqlstore.Partition {
 		}
 	}
 	return parts
+}
+
+// Lengths implements sqlstore.Store.
+func (s *Store) Lengths(ctx context.Context, keys [][]byte) ([]int, error) {
+	lengths := make([]int, len(keys))
+	err := s.readKeys(ctx, "lengths", "SELECT internal_key, LENGTH(object_value) FROM object WHERE internal_key IN ", keys,
+		func() {
+			for i := range lengths {
+				lengths[i] = -1
+			}
+		},
+		func(r *sql.Rows, places func(key []byte) []int) (bool, error) {
+			var key sql.RawBytes
+			var length int
+			if err := r.Scan(&key, &length); err != nil {
+				return false, err
+			}
+			for _, i := range places(key) {
+				lengths[i] = length
+			}
+			return true, nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return lengths, nil
+}
+
+// MeasureText takes two keys, two bounds and a limit.
+const MeasureText = "SELECT COALESCE(SUM(bytes), 0), COUNT(*), MAX(internal_key)," +
+	" (SELECT object_value FROM object WHERE internal_key = ?), (SELECT object_value FROM object WHERE internal_key = ?)" +
+	" FROM (SELECT internal_key, LENGTH(internal_key) + LENGTH(object_value) AS bytes FROM object" +
+	" WHERE internal_key >= ? AND internal_key < ? ORDER BY internal_key LIMIT ?) AS page"
+
+// Measure implements sqlstore.Store.
+func (s *Store) Measure(ctx context.Context, q sqlstore.MeasureQuery) (m sqlstore.Measured, err error) {
+	limit := q.Limit
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	args := []any{NotNil(q.Also[0]), NotNil(q.Also[1]), NotNil(q.Start), NotNil(q.End), limit}
+	_, err = s.readRow(ctx, "measure", MeasureText, args, &m.Bytes, &m.Rows, &m.Last, &m.Also[0], &m.Also[1])
+	return m, err
 }
 
 // Size implements sqlstore.Store.

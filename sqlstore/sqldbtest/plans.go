@@ -44,6 +44,7 @@ func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
 		statements.List:                               {lo, hi, 500},
 		statements.ListKeys:                           {lo, hi, 500},
 		statements.Count:                              {lo[:8], lo[:8], lo, hi},
+		sqldb.MeasureText:                             {lo, lo, lo, hi, 500},
 		sqldb.SeekNthText:                             {lo, hi, 500},
 		sqldb.IterText(sqlstore.Range{}):              {lo, hi, 500},
 		sqldb.IterText(sqlstore.Range{Reverse: true}): {lo, hi, 500},

@@ -48,6 +48,11 @@ func calls(s sqlstore.Store) map[string]func(context.Context) error {
 			_, err := s.LatestAtOrBefore(ctx, []sqlstore.Partition{{Start: lo, End: hi}})
 			return err
 		},
+		"Lengths": func(ctx context.Context) error { _, err := s.Lengths(ctx, [][]byte{lo}); return err },
+		"Measure": func(ctx context.Context) error {
+			_, err := s.Measure(ctx, sqlstore.MeasureQuery{Start: lo, End: hi})
+			return err
+		},
 		"Size":       func(ctx context.Context) error { _, _, err := s.Size(ctx); return err },
 		"FreeSpace":  func(ctx context.Context) error { _, _, err := s.FreeSpace(ctx); return err },
 		"Defragment": s.Defragment,
@@ -147,7 +152,9 @@ func testSize(t *testing.T, s sqlstore.Store) {
 		total, inUse, err := s.Size(ctx)
 		require.NoError(t, err)
 		require.Positive(t, inUse)
-		require.LessOrEqual(t, inUse, total)
+		if total != 0 { // the engine has a file
+			require.LessOrEqual(t, inUse, total)
+		}
 	}
 	check()
 	commit(t, s, func(b sqlstore.BatchWrite) {

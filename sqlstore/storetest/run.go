@@ -31,6 +31,7 @@ func Run(t *testing.T, open Opener) {
 		{"CountJudgesRevisionAndTombstone", testCount},
 		{"SeekNthFindsTheRowAfter", testSeekNth},
 		{"LatestAtOrBeforeOfManyRanges", testLatestAtOrBefore},
+		{"BytesOfRowsAreCounted", testBytes},
 		{"ChangesOnPlainRows", testChangesPlain},
 		{"ChangesOnVersionedRows", testChangesVersioned},
 		{"CompareAndSwapOnMissingVersionedRow", testMissingVersionedRow},

@@ -205,6 +205,20 @@ func (l *line) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partition
 	return l.Store.LatestAtOrBefore(ctx, ranges)
 }
 
+func (l *line) Lengths(ctx context.Context, keys [][]byte) ([]int, error) {
+	if err := l.pass(ctx); err != nil {
+		return nil, err
+	}
+	return l.Store.Lengths(ctx, keys)
+}
+
+func (l *line) Measure(ctx context.Context, q sqlstore.MeasureQuery) (sqlstore.Measured, error) {
+	if err := l.pass(ctx); err != nil {
+		return sqlstore.Measured{}, err
+	}
+	return l.Store.Measure(ctx, q)
+}
+
 func (l *line) Size(ctx context.Context) (total, inUse int64, err error) {
 	if err := l.pass(ctx); err != nil {
 		return 0, 0, err
