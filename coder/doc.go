@@ -9,7 +9,7 @@
 //	log row      what one commit changed, and when, by revision
 //	lease row    one lease; attachment row: one key held by a lease
 //	auth row, member row
-//	meta row     fence row, lock row, compaction mark, claim row, counts row, job rows, alarms, identity
+//	meta row     fence row, lock row, compaction mark, claim row, removed row, counted row, counts row, job rows, alarms, identity
 //
 // Properties the rest of the program builds on, each held by a fuzz test:
 //

@@ -21,6 +21,9 @@ type FenceToken struct {
 	// distinguishes such a raise from the commit itself, which may carry no revision.
 	// The proof of a loss raises it too, because a compare-and-swap must change the row.
 	Attempt int64
+	// Bytes are what the commits of all leaders have added to the counted rows (see CountedBounds), less what they have
+	// removed. Less what the removed row says, it is what these rows take. 0: they have not been counted.
+	Bytes int64
 }
 
 // resignedAttempt replaces the count of attempts, which starts at 0, once the leader of the
@@ -37,7 +40,11 @@ func (c FenceToken) Resigned() FenceToken {
 // IsResigned reports whether the leader of c's term has said that it stopped.
 func (c FenceToken) IsResigned() bool { return c.Attempt == resignedAttempt }
 
-const tokenLen = 1 + 5*8
+const (
+	tokenLen = 1 + 6*8
+	// uncountedLen is the length of a token without Bytes, as it was written before rows were counted.
+	uncountedLen = tokenLen - 8
+)
 
 // FenceKey is the internal key of the fence row, a versioned row.
 func FenceKey() []byte {
@@ -46,24 +53,28 @@ func FenceKey() []byte {
 
 // EncodeFenceToken returns the fence row's value:
 //
-//	format(1) sequence(8) sequence-1(8) term(8) revision(8) attempt(8)
+//	format(1) sequence(8) sequence-1(8) term(8) revision(8) attempt(8) bytes(8)
 func EncodeFenceToken(c FenceToken) []byte {
 	b := make([]byte, 0, tokenLen)
 	b = append(b, formatV1)
-	return appendInt64s(b, c.Sequence, c.Sequence-1, c.Term, c.Revision, c.Attempt)
+	return appendInt64s(b, c.Sequence, c.Sequence-1, c.Term, c.Revision, c.Attempt, c.Bytes)
 }
 
 // DecodeFenceToken is the inverse of EncodeFenceToken.
 func DecodeFenceToken(b []byte) (FenceToken, error) {
-	if len(b) != tokenLen || b[0] != formatV1 {
+	if len(b) != tokenLen && len(b) != uncountedLen || b[0] != formatV1 {
 		return FenceToken{}, malformed(b, "fencing token %x", b)
 	}
-	return FenceToken{
+	c := FenceToken{
 		Sequence: int64At(b, 1),
 		Term:     int64At(b, 17),
 		Revision: int64At(b, 25),
 		Attempt:  int64At(b, 33),
-	}, nil
+	}
+	if len(b) == tokenLen {
+		c.Bytes = int64At(b, 41)
+	}
+	return c, nil
 }
 
 // LockKey is the internal key of the lock row, a versioned row: who leads, or is to.
@@ -101,6 +112,25 @@ func CompactKey() []byte { return []byte(magicMeta + "compact") }
 // it removes compacted rows. They are removed on condition that the row holds it, and each
 // removal raises it by one.
 func ClaimKey() []byte { return []byte(magicMeta + "claim") }
+
+// RemovedKey is the internal key of the removed row: how many bytes of counted rows compaction has removed in all. Each
+// removal raises it.
+func RemovedKey() []byte { return []byte(magicMeta + "removed") }
+
+// CountedKey is the internal key of the row that says when the bytes of all rows were counted last, in seconds since
+// 1970.
+func CountedKey() []byte { return []byte(magicMeta + "counted") }
+
+// CountedBounds returns the range of the rows whose bytes commits count: index, version, log, lease and attachment rows.
+func CountedBounds() (lo, hi []byte) { return []byte(magicIndex), []byte(magicAuth) }
+
+// IsCounted reports whether commits count the bytes of the row that internal is the key of.
+func IsCounted(internal []byte) bool {
+	return string(internal[:min(len(internal), magicLen)]) < magicAuth
+}
+
+// UncountedBounds returns the range of all other rows, which are few: those of users, tokens, members and the server.
+func UncountedBounds() (lo, hi []byte) { return []byte(magicAuth), nextMagic(magicMeta) }
 
 // ProbeKey is the internal key of a row that says nothing: members write it to see
 // whether they can. Its value is when that was, by the clock of who did.

@@ -23,8 +23,8 @@ const (
 	OpDelCurrent
 )
 
-// Op is one change of a batch. Value is nil for Del; Old is the value that CAS,
-// CASOrPut and DelCurrent expect, nil otherwise.
+// Op is one change of a batch. Value is nil for Del and DelCurrent; Old is the value that CAS,
+// CASOrPut and DelCurrent expect. A batch does not use Old of others, which may say what they replace.
 type Op struct {
 	Kind  OpKind
 	Key   []byte

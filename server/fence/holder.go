@@ -76,7 +76,8 @@ func Acquire(ctx context.Context, cfg Config) (*Holder, error) {
 				return nil, err
 			}
 			c.replaced = cur
-			c.held = coder.FenceToken{Sequence: cur.Sequence + 1, Term: cur.Term + 1, Revision: cur.Revision}
+			c.held = coder.FenceToken{Sequence: cur.Sequence + 1, Term: cur.Term + 1, Revision: cur.Revision,
+				Bytes: cur.Bytes}
 			batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(c.held), old)
 		}
 		cfg.Trace.Record(steptrace.Step{Kind: steptrace.Take, Token: c.held, Expected: c.replaced})
@@ -142,11 +143,11 @@ func (h *Holder) Resign(ctx context.Context) error {
 	return err
 }
 
-// Next returns the fencing token of a commit that ends at revision rev.
-func (h *Holder) Next(rev int64) coder.FenceToken {
+// Next returns the fencing token of a commit that ends at revision rev, with the bytes of the rows after it.
+func (h *Holder) Next(rev, bytes int64) coder.FenceToken {
 	n := h.held
 	n.Sequence++
-	n.Revision = rev
+	n.Revision, n.Bytes = rev, bytes
 	return n
 }
 

@@ -89,7 +89,7 @@ var row = sqlstore.Row{Key: []byte("row"), Value: []byte("v")}
 // commit commits a row that must not exist, at revision rev.
 func commit(t *testing.T, h *Holder, rev int64, expectConflict bool) (Outcome, error) {
 	t.Helper()
-	return h.Commit(t.Context(), h.Next(rev), time.Minute, expectConflict,
+	return h.Commit(t.Context(), h.Next(rev, 0), time.Minute, expectConflict,
 		func(b sqlstore.BatchWrite) { b.PutIfNotExist(row.Key, row.Value) })
 }
 
@@ -228,7 +228,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 		h := take(t, store, newLease())
 		ctx, cancel := context.WithCancel(t.Context())
 		store.fault = func(commit func() error) error { cancel(); return lost(commit) }
-		if outcome, err := h.Commit(ctx, h.Next(2), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown ||
+		if outcome, err := h.Commit(ctx, h.Next(2, 0), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown ||
 			!errors.Is(err, context.Canceled) {
 			t.Fatal(outcome, err)
 		}
@@ -244,7 +244,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 			putRow(t, store.Store, coder.FenceKey(), coder.EncodeFenceToken(older))
 			return lost(commit)
 		}
-		if outcome, err := h.Commit(t.Context(), h.Next(3), time.Minute, false,
+		if outcome, err := h.Commit(t.Context(), h.Next(3, 0), time.Minute, false,
 			func(sqlstore.BatchWrite) {}); outcome != Unknown || !errors.Is(err, ErrDataLost) {
 			t.Fatal(outcome, err)
 		}

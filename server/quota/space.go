@@ -27,7 +27,7 @@ const (
 	probeBytes = 64 << 10
 )
 
-// Space knows about how much space the table takes: what the database reported last, and
+// Space knows how much space the table takes: how many bytes its rows had at the last refresh, and
 // what was written since. It also knows whether the disk is full. Safe for concurrent use.
 type Space struct {
 	store  sqlstore.Store
@@ -43,8 +43,11 @@ type Space struct {
 
 	mu           sync.Mutex
 	total, inUse int64 // bytes, as of the last refresh
-	written      int64 // bytes written in all
+	noFile       bool  // the engine does not say how large its file is
+	written      int64 // bytes written in all, less those removed
 	counted      int64 // of written, those before the last refresh
+	refreshes    int64 // how many have begun
+	refreshed    int64 // the last of them whose result is above
 	diskFull     bool
 	scarce       bool // of the reserve of the disk, half is used
 }
@@ -58,23 +61,42 @@ func NewSpace(store sqlstore.Store, view auth.View, alarms *Alarms, member uint6
 	}
 }
 
-// Refresh asks the database for the size of the table, and whether its disk is full. The size that it has read has no
-// effect if a refresh that began after more was written has ended before.
+// Refresh reads how many bytes the table takes, and whether its disk is full. The size that it has read has no
+// effect if a refresh that began later has ended before.
 func (s *Space) Refresh(ctx context.Context) error {
 	s.checkDisk(ctx, true)
 	s.mu.Lock()
-	before := s.written
+	s.refreshes++
+	before, began, noFile := s.written, s.refreshes, s.noFile
 	s.mu.Unlock()
-	total, inUse, err := s.store.Size(ctx)
+	inUse, known, err := s.rowBytes(ctx)
 	if err != nil {
 		return err
 	}
+	var total, guess int64
+	if !known || !noFile {
+		if total, guess, err = s.store.Size(ctx); err != nil {
+			return err
+		}
+	}
+	if !known {
+		inUse = guess
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before >= s.counted {
-		s.total, s.inUse, s.counted = total, inUse, before
+	if began >= s.refreshed {
+		s.noFile = total == 0
+		s.total, s.inUse, s.counted, s.refreshed = max(total, inUse), inUse, before, began
 	}
 	return nil
+}
+
+// rowBytes returns the bytes of all rows: those that commits count, and the few others. They are not known if the leader
+// has not counted them yet.
+func (s *Space) rowBytes(ctx context.Context) (n int64, known bool, err error) {
+	lo, hi := coder.UncountedBounds()
+	m, token, removed, err := measure(ctx, s.store, sqlstore.MeasureQuery{Start: lo, End: hi})
+	return m.Bytes + token.Bytes - removed, token.Bytes > 0, err
 }
 
 // Run refreshes the size every few seconds until ctx ends, and looks at the free space while something is written.
@@ -180,7 +202,7 @@ func (s *Space) Defragment(ctx context.Context, as auth.Permit) error {
 	return s.Refresh(ctx)
 }
 
-// Grow counts n bytes that were written.
+// Grow counts n bytes that were written, or, if it is negative, removed.
 func (s *Space) Grow(n int64) {
 	s.mu.Lock()
 	s.written += n
@@ -191,7 +213,8 @@ func (s *Space) Grow(n int64) {
 	}
 }
 
-// Size returns the bytes that the table has and uses, as of the last refresh.
+// Size returns the bytes of the engine's file, and those of all rows, as of the last refresh. Where the engine has no
+// file, or does not say its size, both are those of the rows.
 func (s *Space) Size() (total, inUse int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

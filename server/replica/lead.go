@@ -40,7 +40,7 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){
 		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.compactor.Run, l.autoCompact, r.Space.RaiseAlarms,
-		r.Auth.SweepTokens, l.counts.run,
+		r.Auth.SweepTokens, l.counts.run, l.countBytes,
 	} {
 		workers.Go(func() { work(working) })
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -30,6 +31,7 @@ type leader struct {
 	lessor    *lease.Lessor
 	compactor *compact.Compactor
 	counts    *countsKeeper
+	bytes     *quota.Count
 
 	alive  context.Context // ends with the leadership
 	die    context.CancelFunc
@@ -118,7 +120,7 @@ func (l *leader) Refused(err error) {
 
 // Publish implements write.Leader.
 func (l *leader) Publish(c write.Committed) error {
-	l.replica.Space.Grow(int64(c.Bytes))
+	l.replica.Space.Grow(c.Bytes)
 	l.replica.Auth.Raise(c.Auth) // before the commit can be read
 	return l.replica.publish(c.Events, c.Revision, c.Then...)
 }

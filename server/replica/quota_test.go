@@ -7,13 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// sized is a store that says how large it is, and how much space its disk has.
+// sized is a store that has more bytes than those of its rows, and says how much space its disk has.
 type sized struct {
 	sqlstore.Store
 	bytes, free, reserve atomic.Int64
@@ -21,6 +22,15 @@ type sized struct {
 
 func (s *sized) FreeSpace(context.Context) (free, reserve int64, err error) {
 	return s.free.Load(), s.reserve.Load(), nil
+}
+
+// Measure adds the bytes to those of the rows that commits do not count.
+func (s *sized) Measure(ctx context.Context, q sqlstore.MeasureQuery) (sqlstore.Measured, error) {
+	m, err := s.Store.Measure(ctx, q)
+	if !coder.IsCounted(q.Start) {
+		m.Bytes += s.bytes.Load()
+	}
+	return m, err
 }
 
 func (s *sized) Size(context.Context) (total, inUse int64, err error) {

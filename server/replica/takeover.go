@@ -12,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -45,6 +46,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	progress.extend()
 	taken := time.Now()
+	l.bytes = quota.NewCount(l.holder.Value())
 	l.lessor = lease.New(lease.Config{
 		Store: r.store, Leader: l, Alarms: r.Alarms, Space: r.Space, View: r.Attachments,
 		MinTTL: r.cfg.MinLeaseTTL, Policies: r.cfg.TTLPolicies,
@@ -53,8 +55,8 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	})
 	if l.pipeline, err = write.New(write.Config{
 		Limits: r.cfg.Write,
-		Store:  r.store, Fence: l.holder, Reader: r.Reader, View: r.view, Revisions: r.tso, Leader: l, Leases: l.lessor,
-		Metrics: r.metrics.write, Log: r.log, Tracer: r.cfg.Tracer, Clock: r.cfg.CommitClock,
+		Store:  r.store, Fence: l.holder, Count: l.bytes, Reader: r.Reader, View: r.view, Revisions: r.tso, Leader: l,
+		Leases: l.lessor, Metrics: r.metrics.write, Log: r.log, Tracer: r.cfg.Tracer, Clock: r.cfg.CommitClock,
 	}); err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	l.compactor = compact.NewCompactor(compact.CompactorConfig{
 		Remover: compact.Config{
-			Store: r.store, Deadline: r.cfg.compactDeadline, Logger: r.log, Metrics: r.metrics.compaction,
+			Store: r.store, Count: l.bytes, Deadline: r.cfg.compactDeadline, Logger: r.log, Metrics: r.metrics.compaction,
 		},
 		Mark: r.compacted, Alarms: r.Alarms, Pipeline: l.pipeline, Timeout: r.timeout, Stopped: r.Stopped,
 		Raised: r.raiseCompacted,

@@ -101,9 +101,6 @@ func (e *engine) Commit(info sqldb.Info, ops []sqlstore.Op) (statement string, a
 		}
 		return bytes.Compare(a.Key, b.Key)
 	})
-	if info.Product == productTiDB {
-		e.rowBytes.put(ops)
-	}
 	if comparesFew(info, ops) {
 		return "commit_single", func(ctx context.Context, conn *sql.Conn) (bool, error) {
 			return e.compareFew(ctx, conn, ops)

@@ -38,8 +38,7 @@ type engine struct {
 	// grouped: the server is configured for Group Replication, as of the last Check.
 	grouped atomic.Bool
 	// tidb: the server is a TiDB, as of Serve.
-	tidb     atomic.Bool
-	rowBytes rowBytes // on TiDB
+	tidb atomic.Bool
 }
 
 // OpenDB makes the pools of the database u names. It does not connect.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -179,34 +178,4 @@ func TestTiDBWithOtherSettingsIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, sqlstore.ErrUnfit, "%s = %s", name, value)
 		require.ErrorContains(t, err, name)
 	}
-}
-
-// TestSizeOnTiDBIsThatOfTheRows: its statistics may be hours old.
-func TestSizeOnTiDBIsThatOfTheRows(t *testing.T) {
-	t.Parallel()
-	s := openDisguised(t, &enginetest.TiDB{})
-	put := func(size int) {
-		t.Helper()
-		b := s.BeginBatchWrite()
-		b.Put([]byte("key"), make([]byte, size))
-		require.NoError(t, b.Commit(t.Context()))
-	}
-	put(1000)
-	total, inUse, err := s.Size(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 1003, total)
-	require.EqualValues(t, 1003, inUse)
-	put(500)
-	require.Eventually(t, func() bool {
-		total, _, err = s.Size(t.Context())
-		require.NoError(t, err)
-		require.Contains(t, []int64{503, 1003 + 503}, total, "what was written is added until the rows are counted again")
-		return total == 503
-	}, time.Minute, 10*time.Millisecond)
-
-	put(100_000)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, _, err = s.Size(ctx)
-	require.ErrorIs(t, err, context.Canceled)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/quota"
 )
 
-// CompactorConfig configures a Compactor. All fields are required. Of Remover, it sets Revision and
-// Claim.
+// CompactorConfig configures a Compactor. All fields are required. Of Remover, it sets Revision,
+// Claim and TombstonesRemoved.
 type CompactorConfig struct {
 	Remover  Config
 	Mark     *Mark
@@ -36,6 +36,7 @@ type Compactor struct {
 func NewCompactor(cfg CompactorConfig) *Compactor {
 	c := &Compactor{cfg: cfg}
 	cfg.Remover.Revision, cfg.Remover.Claim = cfg.Mark.Revision, c.claim
+	cfg.Remover.TombstonesRemoved = cfg.Pipeline.TombstonesRemoved
 	c.Remover = NewRemover(cfg.Remover)
 	return c
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
@@ -37,10 +38,13 @@ type Config struct {
 	Store    sqlstore.Store
 	Revision func() int64 // returns the compact revision, -1 if nothing was compacted
 	// Claim writes the claim row, in a commit of the leader.
-	Claim    func(ctx context.Context, claim []byte) error
-	Deadline time.Duration
-	Logger   *slog.Logger
-	Metrics  *Metrics
+	Claim func(ctx context.Context, claim []byte) error
+	// TombstonesRemoved is notified of the index rows that were removed.
+	TombstonesRemoved func(tombstones []coder.Change)
+	Count             *quota.Count
+	Deadline          time.Duration
+	Logger            *slog.Logger
+	Metrics           *Metrics
 }
 
 // Metrics are the metrics of removing rows. They outlive a Remover.
@@ -75,6 +79,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // chunk the Remover pauses for as long as the chunk took, at most a second, so that
 // clients get the database too. Safe for concurrent use.
 //
+// Each chunk adds the bytes of its rows to the removed row (quota.Count). Their lengths are read before, in a statement
+// for all of them.
+//
 // Rows are removed outside the fenced commits, on the basis of rows that were read before.
 // If the database then loses the commits that replaced the versions, those versions are needed
 // again. Therefore the Remover first writes a random number, its claim, to the claim row, in a
@@ -90,6 +97,8 @@ type Remover struct {
 	done     int64         // all rows are removed up to this revision
 	progress chan struct{} // closed, and replaced, when rows were removed
 	failure  error         // of the newest attempt
+
+	inDoubt *inDoubt // the last removal, if its outcome is unknown; Run's
 }
 
 // NewRemover returns a Remover that begins with what an earlier process left.
@@ -220,7 +229,8 @@ log:
 
 // garbage is a chunk of rows to remove.
 type garbage struct {
-	claim      int64 // what the claim row must hold; 0: it is not written yet
+	claim      int64  // what the claim row must hold; 0: it is not written yet
+	removed    []byte // what the removed row holds, nil: there is none; known with a claim
 	rows       [][]byte
 	tombstones []coder.Change // their index rows go too, if they are still the newest
 }
@@ -239,58 +249,141 @@ func (g *garbage) add(c coder.Change, rev int64) {
 	}
 }
 
+// inDoubt is a removal of unknown outcome.
+type inDoubt struct {
+	removed    []byte         // what the removed row holds if it took effect
+	tombstones []coder.Change // whose index rows it removed then
+}
+
+// claim writes the claim row, unless g has a claim. From then on no earlier removal can take effect, so that the outcome
+// of the last one is known, and what the removed row holds.
+func (r *Remover) claim(ctx context.Context, g *garbage) error {
+	if g.claim != 0 {
+		return nil
+	}
+	claim := 1 + rand.Int64N(math.MaxInt64-1)
+	if err := r.cfg.Claim(ctx, coder.EncodeInt64(claim)); err != nil {
+		return fmt.Errorf("writing the claim: %w", err)
+	}
+	removed, err := r.cfg.Store.Get(ctx, coder.RemovedKey())
+	if err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return err
+	}
+	if r.inDoubt != nil && bytes.Equal(removed, r.inDoubt.removed) {
+		r.cfg.TombstonesRemoved(r.inDoubt.tombstones)
+	}
+	r.inDoubt = nil
+	g.claim, g.removed = claim, removed
+	return nil
+}
+
 // remove removes the chunk's rows and empties it.
 func (r *Remover) remove(ctx context.Context, g *garbage) error {
 	started := time.Now()
-	if g.claim == 0 {
-		claim := 1 + rand.Int64N(math.MaxInt64-1)
-		if err := r.cfg.Claim(ctx, coder.EncodeInt64(claim)); err != nil {
-			return fmt.Errorf("writing the claim: %w", err)
-		}
-		g.claim = claim
-	}
-	batch := r.cfg.Store.BeginBatchWrite()
-	// A batch takes a key once, and damaged log rows may name a version twice.
-	slices.SortFunc(g.rows, bytes.Compare)
-	for _, k := range slices.CompactFunc(g.rows, bytes.Equal) {
-		batch.Del(k)
-	}
-	if err := r.addIndexRows(ctx, g.tombstones, batch); err != nil {
+	if err := r.claim(ctx, g); err != nil {
 		return err
 	}
-	rows := batch.Len()
-	batch.CAS(coder.ClaimKey(), coder.EncodeInt64(g.claim+1), coder.EncodeInt64(g.claim))
-	// Removing a row twice is harmless, so an unknown outcome is simply tried
-	// again from the log rows that are left.
-	if err := batch.Commit(ctx); err != nil {
+	next := garbage{claim: g.claim + 1}
+	keys := make([][]byte, len(g.tombstones))
+	for i, t := range g.tombstones {
+		keys[i] = coder.EncodeIndexKey(t.Key)
+	}
+	rows, err := r.cfg.Count.Remove(ctx, keys, func() (rows []quota.RemovedRow, err error) {
+		batch := r.cfg.Store.BeginBatchWrite()
+		if rows, err = r.addRows(ctx, g.rows, batch); err != nil {
+			return nil, err
+		}
+		index, tombstones, err := r.addIndexRows(ctx, g.tombstones, batch)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, index...)
+		batch.CAS(coder.ClaimKey(), coder.EncodeInt64(next.claim), coder.EncodeInt64(g.claim))
+		if next.removed, err = addBytes(g.removed, rows, batch); err != nil {
+			return nil, err
+		}
+		// Removing a row twice is harmless, so after an unknown outcome the log rows that are left are read again.
+		err = batch.Commit(ctx)
+		if errors.Is(err, sqlstore.ErrUncertain) {
+			r.inDoubt = &inDoubt{next.removed, tombstones}
+		}
+		if err == nil {
+			r.cfg.TombstonesRemoved(tombstones)
+		}
+		return rows, err
+	})
+	if err != nil {
 		return err
 	}
 	r.recordAttempt(-1, nil)
-	r.cfg.Metrics.rows.Add(float64(rows))
-	*g = garbage{claim: g.claim + 1}
+	r.cfg.Metrics.rows.Add(float64(len(rows)))
+	*g = next
 	return retry.Sleep(ctx, min(time.Since(started), maxRest))
 }
 
-// addIndexRows adds the index rows of keys that are still deleted. Each is removed
+// addBytes adds the bytes of rows to the removed row, which holds removed, and returns what it holds then.
+func addBytes(removed []byte, rows []quota.RemovedRow, batch sqlstore.BatchWrite) ([]byte, error) {
+	var sum, before int64
+	for _, row := range rows {
+		sum += row.Bytes
+	}
+	if sum == 0 {
+		return removed, nil
+	}
+	if removed == nil {
+		value := coder.EncodeInt64(sum)
+		batch.PutIfNotExist(coder.RemovedKey(), value)
+		return value, nil
+	}
+	before, err := coder.DecodeInt64(removed)
+	if err != nil {
+		return nil, fmt.Errorf("reading the removed row: %w", err)
+	}
+	value := coder.EncodeInt64(before + sum)
+	batch.CAS(coder.RemovedKey(), value, removed)
+	return value, nil
+}
+
+// addRows adds rows, which never change, as far as they exist.
+func (r *Remover) addRows(ctx context.Context, keys [][]byte, batch sqlstore.BatchWrite) ([]quota.RemovedRow, error) {
+	// A batch takes a key once, and damaged log rows may name a version twice.
+	slices.SortFunc(keys, bytes.Compare)
+	keys = slices.CompactFunc(keys, bytes.Equal)
+	lengths, err := r.cfg.Store.Lengths(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]quota.RemovedRow, 0, len(keys))
+	for i, key := range keys {
+		if lengths[i] >= 0 {
+			batch.Del(key)
+			rows = append(rows, quota.RemovedRow{Key: key, Bytes: int64(len(key) + lengths[i])})
+		}
+	}
+	return rows, nil
+}
+
+// addIndexRows adds the index rows of keys that are still deleted, and returns them. Each is removed
 // only if it did not change. The sequencer may create the key again at any time. It
 // then finds the tombstone or nothing, to the same effect.
-func (r *Remover) addIndexRows(ctx context.Context, tombstones []coder.Change, batch sqlstore.BatchWrite) error {
+func (r *Remover) addIndexRows(ctx context.Context, tombstones []coder.Change, batch sqlstore.BatchWrite) (
+	rows []quota.RemovedRow, removed []coder.Change, err error) {
 	if len(tombstones) == 0 {
-		return nil
+		return nil, nil, nil
 	}
-	newest := make(map[string]int64, len(tombstones))
+	newest := make(map[string]coder.Change, len(tombstones))
 	for _, t := range tombstones {
-		newest[string(t.Key)] = t.Revision
+		newest[string(t.Key)] = t
 	}
 	keys := make([][]byte, 0, len(newest))
-	revs := make([]int64, 0, len(newest))
-	for k, rev := range newest {
+	changes := make([]coder.Change, 0, len(newest))
+	for k, t := range newest {
 		keys = append(keys, coder.EncodeIndexKey([]byte(k)))
-		revs = append(revs, rev)
+		changes = append(changes, t)
 	}
 	values, err := r.cfg.Store.MultiGet(ctx, keys)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for i, v := range values {
 		if v == nil {
@@ -298,11 +391,13 @@ func (r *Remover) addIndexRows(ctx context.Context, tombstones []coder.Change, b
 		}
 		x, err := coder.DecodeIndex(v)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		if x.Tombstone && x.ModRevision == revs[i] {
+		if x.Tombstone && x.ModRevision == changes[i].Revision {
 			batch.DelCurrent(keys[i], v)
+			rows = append(rows, quota.RemovedRow{Key: keys[i], Bytes: int64(len(keys[i]) + len(v)), Index: true})
+			removed = append(removed, changes[i])
 		}
 	}
-	return nil
+	return rows, removed, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
@@ -97,7 +98,8 @@ func (s *table) expect(key string, upTo int64, left ...int64) {
 // start runs a Remover whose compact revision is mark, until the test ends.
 func start(t *testing.T, s *table, mark *atomic.Int64, deadline time.Duration) *Remover {
 	r := NewRemover(Config{
-		Store: s, Revision: mark.Load, Claim: s.claim, Deadline: deadline, Logger: slog.New(slog.DiscardHandler),
+		Store: s, Revision: mark.Load, Claim: s.claim, Count: quota.NewCount(coder.FenceToken{}),
+		TombstonesRemoved: func([]coder.Change) {}, Deadline: deadline, Logger: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -282,6 +284,7 @@ func TestRemoverStopsWhenTheDatabaseLostItsClaim(t *testing.T) {
 					lose(b)
 					return b.Commit(ctx)
 				},
+				TombstonesRemoved: func([]coder.Change) {}, Count: quota.NewCount(coder.FenceToken{}),
 				Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 			})
 			conflict := new(sqlstore.Conflict)

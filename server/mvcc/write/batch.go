@@ -122,7 +122,11 @@ func (b *batch) ops(at time.Time) []sqlstore.Op {
 		if l != nil {
 			row = coder.EncodeLease(*l)
 		}
-		ops = append(ops, replacement(coder.EncodeLeaseKey(id), row))
+		op := replacement(coder.EncodeLeaseKey(id), row)
+		if before, ok := b.p.cfg.Leases.Lease(id); ok {
+			op.Old = coder.EncodeLease(before) // its length is right
+		}
+		ops = append(ops, op)
 	}
 	for k, v := range b.rows {
 		ops = append(ops, replacement([]byte(k), v))
@@ -147,7 +151,9 @@ func appendKey(ops []sqlstore.Op, before, after indexEntry, key []byte) []sqlsto
 		return ops
 	}
 	if before.Lease != 0 {
-		ops = append(ops, replacement(coder.EncodeAttachmentKey(before.Lease, key), nil))
+		detach := replacement(coder.EncodeAttachmentKey(before.Lease, key), nil)
+		detach.Old = coder.Empty()
+		ops = append(ops, detach)
 	}
 	if after.Lease != 0 {
 		ops = append(ops, creation(coder.EncodeAttachmentKey(after.Lease, key), coder.Empty()))

@@ -11,6 +11,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/txn"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -25,9 +26,11 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 		return result{err: mvcc.PublicError(ctx, p.cfg.Leader.VerifyLeader(ctx))}
 	}
 	for failures := 1; ; failures++ {
-		want := p.cfg.Fence.Next(b.alloc.Last())
+		ops := b.ops(p.commitTime())
+		growth := quota.Growth(ops)
+		want := p.cfg.Fence.Next(b.alloc.Last(), p.cfg.Count.Next(growth))
 		started := time.Now()
-		end := p.attempt(ctx, b.ops(p.commitTime()), want, len(b.assumed) > 0)
+		end := p.attempt(ctx, ops, want, len(b.assumed) > 0)
 		p.cfg.Metrics.commit.Observe(time.Since(started).Seconds())
 		switch {
 		case end.outcome == commitAgain:
@@ -35,8 +38,10 @@ func (p *Pipeline) commit(ctx context.Context, b *batch, waiting []*request) res
 			return end
 		default:
 			p.cfg.Metrics.batchChanges.Observe(float64(len(b.changes)))
-			return result{err: p.finish(b)}
+			p.cfg.Count.Committed(p.cfg.Fence.Value().Sequence, ops)
+			return result{err: p.finish(b, growth)}
 		}
+		p.cfg.Count.Committed(p.cfg.Fence.Value().Sequence, nil) // resolving has changed the fence row
 		p.cfg.Metrics.commitRetries.Inc()
 		if !slices.ContainsFunc(waiting, func(r *request) bool { return !r.abandoned() }) {
 			return result{err: mvcc.ErrTimeout}
@@ -94,15 +99,15 @@ func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.Fe
 	return result{err: mvcc.PublicError(ctx, err)}
 }
 
-// finish publishes a durable batch. The index cache is first: a reader may see the new
+// finish publishes a durable batch, which has changed the counted rows by growth bytes. The index cache is first: a reader may see the new
 // revision only when the sequencer knows it too.
-func (p *Pipeline) finish(b *batch) error {
+func (p *Pipeline) finish(b *batch, growth int64) error {
 	events := make([]*watch.Event, len(b.changes))
 	for i := range b.changes {
 		events[i] = event(&b.changes[i])
 	}
 	p.index.update(b)
-	err := p.cfg.Leader.Publish(Committed{Events: events, Revision: b.alloc.Last(), Bytes: b.bytes, Auth: b.auth,
+	err := p.cfg.Leader.Publish(Committed{Events: events, Revision: b.alloc.Last(), Bytes: growth, Auth: b.auth,
 		Then: b.onCommit})
 	p.recordChanges(b)
 	p.decisions.recordAttached(b.changes)

@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/tso"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -24,6 +25,7 @@ type Config struct {
 	Limits    Limits
 	Store     sqlstore.Store
 	Fence     *fence.Holder // only the pipeline may use it
+	Count     *quota.Count  // of the token that Fence holds
 	Reader    *read.Reader
 	View      *keyspace.View
 	Revisions *tso.Oracle
@@ -90,7 +92,7 @@ type Leader interface {
 type Committed struct {
 	Events   []*watch.Event
 	Revision int64      // the newest after it
-	Bytes    int        // about how many it wrote
+	Bytes    int64      // by how many it changed the counted rows, see quota.Count
 	Auth     *auth.Rows // users and roles after it; to be in force before Events are shown
 	// Then is to be run in order once the revision can be read, before watchers see Events.
 	Then []func()

@@ -116,6 +116,20 @@ func (c *indexCache) update(b *batch) {
 	}
 }
 
+// removed records that compaction has removed the index rows of tombstones. Their keys have none now, unless they were
+// written again.
+func (c *indexCache) removed(tombstones []coder.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range tombstones {
+		key := string(t.Key)
+		c.markStale(key)
+		if e, ok := c.lru.Peek(key); ok && e.Tombstone && e.ModRevision == t.Revision {
+			c.lru.Add(key, indexEntry{})
+		}
+	}
+}
+
 // purge empties the cache, and marks all loads stale.
 func (c *indexCache) purge() {
 	c.mu.Lock()

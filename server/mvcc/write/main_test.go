@@ -16,6 +16,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
@@ -58,7 +59,7 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 			QueueLength: 100, QueueBytes: 1 << 20, BatchRequests: 100, BatchRows: 1000, BatchBytes: 1 << 20, IndexCache: 10_000,
 			TxnKeys: MaxTxnKeys, CommitTimeout: time.Minute,
 		},
-		Store: store, Fence: holder, View: l.view, Revisions: l.revisions, Leader: l, Leases: l,
+		Store: store, Fence: holder, Count: quota.NewCount(holder.Value()), View: l.view, Revisions: l.revisions, Leader: l, Leases: l,
 		Reader:  read.New(l, store, l.view, mvcc.NewTimeout(time.Minute), read.MaxSorted),
 		Metrics: NewMetrics(prometheus.NewRegistry()), Log: log,
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/sqlbrain/sqlbrain/coder"
 )
 
 // Pipeline is the one way to write: it collects commands in batches, evaluates them in
@@ -72,6 +74,9 @@ func (p *Pipeline) Done() <-chan struct{} { return p.sequencerDone }
 
 // Waiting returns how many requests wait for a batch.
 func (p *Pipeline) Waiting() int { return len(p.queue) }
+
+// TombstonesRemoved records that compaction has removed the index rows of tombstones.
+func (p *Pipeline) TombstonesRemoved(tombstones []coder.Change) { p.index.removed(tombstones) }
 
 // Cached returns how many entries the index cache has.
 func (p *Pipeline) Cached() int { return p.index.entries() }
