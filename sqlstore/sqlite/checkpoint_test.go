@@ -73,13 +73,13 @@ func TestFramesAreMovedBesideCommits(t *testing.T) {
 	movedBeside, countPages = 200, 20
 	defer func() { movedBeside, countPages = beside, pages }()
 	s := openURL(t, newURL(t), sqlstore.Options{})
-	require.Eventually(t, func() bool {
-		put(t, s, "k", 100_000)
-		var busy, frames, moved int
+	for moved := 0; moved < movedBeside; time.Sleep(time.Millisecond) {
+		var busy, frames int
 		require.NoError(t, s.Database().SQL().QueryRow(countFrames).Scan(&busy, &frames, &moved))
-		require.Less(t, frames, checkpointFrames)
-		return moved >= movedBeside
-	}, time.Minute, time.Millisecond)
+		if frames < checkpointFrames/2 { // and no commit moves anything
+			put(t, s, "k", 100_000)
+		}
+	}
 }
 
 // TestLogIsKeptAcrossStops: with its size, and nothing in it.

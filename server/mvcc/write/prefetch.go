@@ -176,24 +176,24 @@ func tooManyKeys(most int) error {
 func (p *Pipeline) acquireWeight(ctx context.Context, pre *Prefetch) error {
 	most, rev := int64(p.cfg.Limits.TxnKeys), p.cfg.Revisions.Visible()
 	total := int64(0)
-	add := func(span coder.Span, rev int64) error {
-		n, err := p.countUpTo(ctx, span, rev, most-total)
-		if total += n; err == nil && total > most {
-			err = tooManyKeys(p.cfg.Limits.TxnKeys)
-		}
-		return err
-	}
 	for _, r := range pre.ranges {
-		if err := add(r.Span(), rev); err != nil {
+		n, err := p.countUpTo(ctx, r.Span(), rev, most-total)
+		if err != nil {
 			return err
+		}
+		if total += n; total > most {
+			return tooManyKeys(p.cfg.Limits.TxnKeys)
 		}
 	}
 	for q := range pre.past {
-		if q.Paged() {
-			total = min(total+max(q.Limit, 1), most)
-		} else if err := add(q.Span(), q.Revision); err != nil {
-			return err
+		n := max(q.Limit, 1)
+		if !q.Paged() {
+			var err error
+			if n, err = p.countUpTo(ctx, q.Span(), q.Revision, most-total); err != nil {
+				return err
+			}
 		}
+		total = min(total+n, most) // keys that did not exist then count too: addRead decides
 	}
 	total = max(total, 1)
 	if err := p.txnWeight.Acquire(ctx, total); err != nil {
