@@ -15,6 +15,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
@@ -126,6 +127,13 @@ func TestRestoreAtEveryRevision(t *testing.T) {
 			got, store := w.restored(at)
 			require.Equal(t, revision, got.Revision(), "%+v", at)
 			require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
+			asked := at.Time
+			if asked.IsZero() {
+				asked = commit.At
+			}
+			found, err := history.New(store, got.Mark).RevisionAt(t.Context(), asked, revision)
+			require.NoError(t, err, "%+v", at)
+			require.Equal(t, revision, found, "%+v", at)
 			if revision > first {
 				again, err := history.New(store, got.Mark).CommitOf(t.Context(), revision)
 				require.NoError(t, err)
@@ -165,6 +173,30 @@ func TestGapIsClosedByABase(t *testing.T) {
 	}
 	_, err = Open(t.Context(), w.dir, Moment{Revision: before + 1})
 	require.ErrorIs(t, err, ErrNotCovered, "it is in the gap")
+}
+
+// TestTwoShippers: both write the same revisions with other bytes, and publish in turns.
+func TestTwoShippers(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	w := newWorld(t)
+	w.write(3, random)
+	w.ship()
+	open := func() *shipper {
+		s := &shipper{Config: Config{Store: w.store, Directory: w.dir, Log: slog.New(slog.DiscardHandler),
+			SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: directory(w.dir), mark: compact.NewMark(w.store)}
+		require.NoError(t, s.open(t.Context()))
+		return s
+	}
+	one, two := open(), open()
+	two.looked = time.Now() // its segments have no state rows
+	for range 4 {
+		w.write(2, random)
+		for _, s := range []*shipper{one, two, one} {
+			require.NoError(t, s.step(t.Context()))
+			got, _ := w.restored(Moment{})
+			require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
+		}
+	}
 }
 
 // TestDamageIsFound in each file: a missing one, a shorter one, one with another bit, one in the place of another.

@@ -50,7 +50,10 @@ type segment struct {
 	Hash  string `json:"sha256"`
 }
 
-func (s segment) name() string { return fmt.Sprintf("log-%020d-%020d.seg", s.First, s.Last) }
+// name has a part of the hash: another process may write the same revisions with other bytes.
+func (s segment) name() string {
+	return fmt.Sprintf("log-%020d-%020d-%.16s.seg", s.First, s.Last, s.Hash)
+}
 
 // directory is a backup in a directory. If several processes write to it, the manifest leads to what one of them wrote.
 type directory string

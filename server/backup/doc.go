@@ -5,7 +5,7 @@
 //
 //	manifest.json           the cluster, the bases, and the newest segment
 //	base-R.db               the store at revision R
-//	log-A-B.seg             the commits of the revisions A to B
+//	log-A-B-HASH.seg        the commits of the revisions A to B
 //
 // Files but the manifest never change. Each has its name once it is complete and flushed, and the manifest names it
 // afterwards. A file that the manifest does not lead to is no part of the backup.
@@ -19,6 +19,8 @@
 //   - Revisions are restored as they were committed, with the times of their commits (TestRestoreAtEveryRevision).
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart:
 //     the log does not have their changes.
+//   - Two processes that ship to one directory, as in a rolling update, leave a backup that can be restored: the bytes
+//     of a file decide its name (TestTwoShippers).
 //
 // Start reading at ship.go, then segment.go and directory.go.
 package backup

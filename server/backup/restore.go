@@ -30,6 +30,7 @@ type Backup struct {
 	segments []segment
 	at       Moment
 
+	began      time.Time // see snapshot.Log
 	newest     int64     // the last revision up to the moment, and when it was committed
 	newestTime time.Time // the zero time if that is in the base
 	leases     []coder.Lease
@@ -56,11 +57,14 @@ func Open(ctx context.Context, dir string, at Moment) (*Backup, error) {
 		}
 	}
 	b.base = m.Bases[i]
-	b.newest = b.base.Revision
+	b.newest, b.began = b.base.Revision, b.base.At
 	if b.segments, err = b.from.chain(end, b.base.Revision+1); err != nil {
 		return nil, err
 	}
 	err = b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
+		if b.newestTime.IsZero() && at.Before(b.began) {
+			b.began = at
+		}
 		b.newest, b.newestTime = rec.ModRevision, at
 		return nil
 	})
@@ -94,6 +98,9 @@ func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
 	o.Log = b
 	return file.Load(ctx, store, o)
 }
+
+// Began implements snapshot.Log.
+func (b *Backup) Began() time.Time { return b.began }
 
 // State implements snapshot.Log.
 func (b *Backup) State() ([]coder.Lease, *auth.Change) { return b.leases, b.users }

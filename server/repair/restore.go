@@ -185,9 +185,9 @@ func (r *Restore) Put(ctx context.Context, rec *coder.Record) error {
 	return r.PutAt(ctx, rec, r.began)
 }
 
-// PutAt adds a version that was committed at a time, which must not be before that of the version before. The caller adds versions by revision and, within one revision, by
-// change. Up to the compact revision it adds only the versions that this revision sees, by
-// revision for each key. Errors: coder.ErrKeyTooLong, the database's.
+// PutAt adds a version that was committed at a time, which must not be before that of the version before. The caller
+// adds versions by revision and, within one revision, by change. Up to the compact revision it adds only the versions
+// that this revision sees, by revision for each key. Errors: coder.ErrKeyTooLong, the database's.
 func (r *Restore) PutAt(ctx context.Context, rec *coder.Record, at time.Time) error {
 	if err := coder.CheckKey(rec.Key); err != nil {
 		return fmt.Errorf("the key %.100q of revision %d: %w", rec.Key, rec.ModRevision, err)

@@ -37,6 +37,8 @@ type LoadOptions struct {
 
 // Log is what was committed after a file was made. Its methods are called several times, and give the same each time.
 type Log interface {
+	// Began returns when the newest version of the file was committed, or an earlier time: none of Versions is earlier.
+	Began() time.Time
 	// Versions calls f with the versions in the order of revisions, and when each was committed. f may keep them.
 	Versions(ctx context.Context, f func(rec *coder.Record, at time.Time) error) error
 	// State returns the leases, users and roles that take the place of the file's. users is nil if those stay.
@@ -126,7 +128,7 @@ type loading struct {
 	// kept has each key's mod revision at the compact revision, 0 if the key was deleted
 	// by then.
 	kept map[string]int64
-	at   time.Time // of the current version of the log; the zero time in the file
+	at   time.Time // of the current version; the zero time in a file without a log: it does not say
 
 	leases []coder.Lease
 	auth   auth.Change
@@ -199,7 +201,9 @@ func (in *loading) survey() error {
 func (in *loading) versions(f func(rev int64, r *coder.Record) error) error {
 	var last []byte
 	n := 0
-	in.at = time.Time{}
+	if in.options.Log != nil {
+		in.at = in.options.Log.Began()
+	}
 	err := in.forEach(bucketKey, func(k, v []byte) error {
 		if n++; n%1000 == 0 {
 			if err := in.ctx.Err(); err != nil {
