@@ -16,8 +16,11 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldbtest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
 
@@ -267,4 +270,46 @@ func (s *stuckMeasure) Measure(ctx context.Context, q sqlstore.MeasureQuery) (sq
 		return sqlstore.Measured{}, ctx.Err()
 	}
 	return s.Store.Measure(ctx, q)
+}
+
+// TestSizeIsThatOfTheRowsOnEveryEngine: what status reports, and what the quota is compared with.
+func TestSizeIsThatOfTheRowsOnEveryEngine(t *testing.T) {
+	sqldbtest.OnEngines(t, func(t *testing.T, database func(testing.TB) string) {
+		store := sqldbtest.Opener(engines.OpenDB).Store(t, database(t), sqlstore.Options{})
+		h := &bytesHistory{t: t, r: rand.New(rand.NewPCG(3, 4)), b: open(t, store, nil)}
+		for range 200 {
+			h.step()
+		}
+		mustTxn(t, h.b, put("large", string(make([]byte, 100_000))))
+		require.NoError(t, settle(t, h.b))
+		rows := func() (n int64) {
+			require.NoError(t, store.Database().SQL().QueryRowContext(t.Context(),
+				"SELECT SUM(LENGTH(internal_key) + LENGTH(object_value)) FROM object").Scan(&n))
+			return n
+		}
+		check := func() Status {
+			t.Helper()
+			require.NoError(t, h.b.Space.Refresh(t.Context()))
+			st := h.b.Status()
+			require.Equal(t, rows(), st.DBSizeInUse)
+			if store.Info().Product == "SQLite" {
+				require.Greater(t, st.DBSize, st.DBSizeInUse, "the size of the file")
+			} else {
+				require.Equal(t, st.DBSizeInUse, st.DBSize)
+			}
+			return st
+		}
+		check()
+		closeReplica(t, h.b)
+		h.b = open(t, store, func(c *Config) { c.QuotaBytes = rows() + 50_000 })
+		check()
+		_, err := h.b.Txn(t.Context(), auth.System, put("refused", string(make([]byte, 60_000))), true)
+		require.ErrorIs(t, err, quota.ErrNoSpace)
+		closeReplica(t, h.b)
+
+		forget(t, store)
+		h.b = open(t, store, nil)
+		awaitCount(t, store)
+		check()
+	})
 }

@@ -15,12 +15,13 @@ import (
 // current revision, defragment, disarm. The compaction leaves as little as etcd's.
 func TestDeletedSpaceIsUsable(t *testing.T) {
 	const quota, value, left = 8 << 20, 200 << 10, 1 << 20
-	for name, start := range map[string]func(t *testing.T, flags ...string) *harness.Node{
+	programs := map[string]func(t *testing.T, flags ...string) *harness.Node{
 		"etcd": func(t *testing.T, flags ...string) *harness.Node { return harness.StartEtcd(t, flags...) },
-		"sqlite": func(t *testing.T, flags ...string) *harness.Node {
-			return harness.StartNode(t, harness.SQLite, flags...)
-		},
-	} {
+	}
+	for _, e := range harness.Engines() {
+		programs[e.Name] = func(t *testing.T, flags ...string) *harness.Node { return harness.StartNode(t, e, flags...) }
+	}
+	for name, start := range programs {
 		t.Run(name, func(t *testing.T) {
 			node := start(t, fmt.Sprintf("--quota-backend-bytes=%d", quota))
 			c, ctx := node.Client(), t.Context()
