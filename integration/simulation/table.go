@@ -24,6 +24,33 @@ func (w *world) judgeTable(account []history.Revision) {
 	if err := w.judgeVersions(); err != nil {
 		w.fail("the versions in the table: %v", err)
 	}
+	if err := w.judgeBytes(); err != nil {
+		w.fail("the count of bytes in the table: %v", err)
+	}
+}
+
+// judgeBytes checks that the bytes of rows are counted, and off by at most a tenth, as after a removal of unknown outcome.
+func (w *world) judgeBytes() error {
+	lo, hi := coder.CountedBounds()
+	m, err := w.database.store.Measure(context.Background(),
+		sqlstore.MeasureQuery{Start: lo, End: hi, Also: [2][]byte{coder.FenceKey(), coder.RemovedKey()}})
+	if err != nil {
+		return err
+	}
+	token, err := coder.DecodeFenceToken(m.Also[0])
+	if err != nil {
+		return err
+	}
+	var removed int64
+	if m.Also[1] != nil {
+		if removed, err = coder.DecodeInt64(m.Also[1]); err != nil {
+			return err
+		}
+	}
+	if counted := token.Bytes - removed; token.Bytes == 0 || counted < m.Bytes*9/10 || counted > m.Bytes*11/10 {
+		return fmt.Errorf("%d were counted (%d added, %d removed), rows have %d", counted, token.Bytes, removed, m.Bytes)
+	}
+	return nil
 }
 
 // judgeVersions checks that the newest version of each key that exists is there.

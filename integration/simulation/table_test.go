@@ -45,6 +45,7 @@ func TestTheTableIsJudged(t *testing.T) {
 		name, want string
 		rows       func(sqlstore.BatchWrite)
 	}{
+		{"a wrong count", "the count of bytes", func(b sqlstore.BatchWrite) { both(b); b.Put(coder.RemovedKey(), coder.EncodeInt64(50)) }},
 		{"right", "", func(b sqlstore.BatchWrite) { log(b, changes(0, 1)); both(b) }},
 		{"without a compacted log", "", both},
 		{"no order", "the log in the table", func(b sqlstore.BatchWrite) { log(b, changes(0, 0)); both(b) }},
@@ -59,6 +60,16 @@ func TestTheTableIsJudged(t *testing.T) {
 			w := newWorld(Plan{}, memstore.New())
 			b := w.database.store.BeginBatchWrite()
 			c.rows(b)
+			if err := b.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lo, hi := coder.CountedBounds()
+			m, err := w.database.store.Measure(t.Context(), sqlstore.MeasureQuery{Start: lo, End: hi})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = w.database.store.BeginBatchWrite()
+			b.Put(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 1, Bytes: m.Bytes}))
 			if err := b.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
