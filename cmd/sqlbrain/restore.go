@@ -148,6 +148,9 @@ func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOpti
 	if err != nil {
 		return nil, err
 	}
+	if err := b.Damage(); err != nil {
+		_, _ = fmt.Fprintf(c.stderr, "warning: this backup has no later moments: %v\n", err)
+	}
 	if revision, at := b.Newest(); !at.IsZero() {
 		_, _ = fmt.Fprintf(c.stderr, "restoring revision %d of %s\n", revision, history.FormatTime(at)) // as progress
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -82,6 +83,28 @@ func (w *world) ship() {
 			}
 		}})
 	require.NoError(w.t, err)
+}
+
+// shipper returns one whose steps the test calls.
+func (w *world) shipper() *shipper {
+	s := &shipper{Config: Config{Store: w.store, Directory: w.dir, Log: slog.New(slog.DiscardHandler),
+		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: directory(w.dir), mark: compact.NewMark(w.store)}
+	require.NoError(w.t, s.open(w.t.Context()))
+	return s
+}
+
+// replaceHistory puts another history into the table, as a failover that lost commits does.
+func (w *world) replaceHistory(writes int, random *rand.Rand) {
+	identity, err := w.store.Get(w.t.Context(), coder.IdentityKey())
+	require.NoError(w.t, err)
+	lost := memstore.New()
+	w.t.Cleanup(func() { require.NoError(w.t, lost.Close()) })
+	batch := lost.BeginBatchWrite()
+	batch.Put(coder.IdentityKey(), identity)
+	require.NoError(w.t, batch.Commit(w.t.Context()))
+	w.store = lost
+	w.Replica = w.serve(lost)
+	w.write(writes, random)
 }
 
 func hash(t *testing.T, r *replica.Replica, revision int64) uint32 {
@@ -158,6 +181,7 @@ func TestGapIsClosedByABase(t *testing.T) {
 	w.ship()
 	before := w.Revision()
 	want := hash(t, w.Replica, before)
+	w.clock = time.Now()
 	w.write(10, random)
 	_, err := w.Compact(t.Context(), auth.System, w.Revision()-2, true)
 	require.NoError(t, err)
@@ -171,8 +195,43 @@ func TestGapIsClosedByABase(t *testing.T) {
 		got, _ := w.restored(Moment{Revision: revision})
 		require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
 	}
-	_, err = Open(t.Context(), w.dir, Moment{Revision: before + 1})
-	require.ErrorIs(t, err, ErrNotCovered, "it is in the gap")
+	log := history.New(w.store, w.Mark)
+	last, err := log.CommitOf(t.Context(), afterGap)
+	require.NoError(t, err)
+	for _, at := range []Moment{{Revision: before + 1}, {Time: last.At.Add(-time.Second)},
+		{Time: last.At.Add(-5 * time.Second)}} {
+		_, err = Open(t.Context(), w.dir, at)
+		require.ErrorIs(t, err, ErrNotCovered, "%+v is in the gap", at)
+	}
+}
+
+// TestTimesAfterTheEndAreRefused: the shipper may have stopped long ago.
+func TestTimesAfterTheEndAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.write(3, rand.New(rand.NewPCG(9, 10)))
+	w.ship()
+	s := w.shipper()
+	refused := func(at time.Time) {
+		t.Helper()
+		_, err := Open(t.Context(), w.dir, Moment{Time: at})
+		require.ErrorIs(t, err, ErrNotCovered)
+	}
+	refused(time.Now())
+	refused(time.Now().Add(100 * time.Hour))
+
+	// While nothing is written, the manifest says so.
+	m, err := s.to.manifest()
+	require.NoError(t, err)
+	m.Until = m.Until.Add(-time.Minute)
+	require.NoError(t, s.to.setManifest(m))
+	idle := time.Now().Add(-30 * time.Second)
+	refused(idle)
+	require.NoError(t, s.open(t.Context()))
+	s.StateInterval = 10 * time.Second
+	require.NoError(t, s.step(t.Context()))
+	got, _ := w.restored(Moment{Time: idle})
+	require.Equal(t, w.Revision(), got.Revision())
+	refused(time.Now())
 }
 
 // TestTwoShippers: both write the same revisions with other bytes, and publish in turns.
@@ -181,13 +240,7 @@ func TestTwoShippers(t *testing.T) {
 	w := newWorld(t)
 	w.write(3, random)
 	w.ship()
-	open := func() *shipper {
-		s := &shipper{Config: Config{Store: w.store, Directory: w.dir, Log: slog.New(slog.DiscardHandler),
-			SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: directory(w.dir), mark: compact.NewMark(w.store)}
-		require.NoError(t, s.open(t.Context()))
-		return s
-	}
-	one, two := open(), open()
+	one, two := w.shipper(), w.shipper()
 	two.looked = time.Now() // its segments have no state rows
 	for range 4 {
 		w.write(2, random)
@@ -200,11 +253,13 @@ func TestTwoShippers(t *testing.T) {
 }
 
 // TestDamageIsFound in each file: a missing one, a shorter one, one with another bit, one in the place of another.
+// Moments before the damage can be restored.
 func TestDamageIsFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	w := newWorld(t)
 	w.write(3, random)
 	w.ship()
+	base := w.Revision()
 	w.write(20, random)
 	w.ship()
 	_, err := Open(t.Context(), w.dir, Moment{})
@@ -212,7 +267,11 @@ func TestDamageIsFound(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(w.dir, "log-*"))
 	require.NoError(t, err)
 	require.Greater(t, len(names), 2)
+	log := history.New(w.store, w.Mark)
 	for i, name := range names {
+		var s segment
+		_, err := fmt.Sscanf(filepath.Base(name), "log-%d-%d-", &s.First, &s.Last)
+		require.NoError(t, err)
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)
 		other, err := os.ReadFile(names[(i+1)%len(names)])
@@ -224,41 +283,96 @@ func TestDamageIsFound(t *testing.T) {
 			if require.NoError(t, os.Remove(name)); damaged != nil {
 				require.NoError(t, os.WriteFile(name, damaged, 0o600))
 			}
-			_, err := Open(t.Context(), w.dir, Moment{})
-			require.ErrorIs(t, err, ErrDamaged, "%s: %s", name, what)
+			damagedAt, err := log.CommitOf(t.Context(), s.First)
+			require.NoError(t, err)
+			for _, at := range []Moment{{}, {Revision: s.First}, {Time: damagedAt.At}, {Time: damagedAt.At.Add(-time.Second)}} {
+				_, err := Open(t.Context(), w.dir, at)
+				require.ErrorIs(t, err, ErrDamaged, "%s: %s: %+v", name, what, at)
+			}
+			for _, revision := range []int64{base, max(base, s.First-2), s.First - 1} {
+				commit, err := log.CommitOf(t.Context(), revision)
+				require.NoError(t, err)
+				for _, at := range []Moment{{Revision: revision}, {Time: commit.At}} {
+					if at.Revision == 0 && revision == s.First-1 {
+						continue // the damaged segment might have another commit of that time
+					}
+					b, err := Open(t.Context(), w.dir, at)
+					require.NoError(t, err, "%s: %s: revision %d", name, what, revision)
+					require.ErrorIs(t, b.Damage(), ErrDamaged)
+					newest, _ := b.Newest()
+					require.Equal(t, revision, newest)
+				}
+			}
 			require.NoError(t, os.WriteFile(name, content, 0o600))
 		}
 	}
-	_, err = Open(t.Context(), w.dir, Moment{})
+	b, err := Open(t.Context(), w.dir, Moment{})
 	require.NoError(t, err)
+	require.NoError(t, b.Damage())
+
+	file := filepath.Join(w.dir, b.base.name())
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	content[len(content)/2] ^= 1
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	_, err = b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
+	require.ErrorIs(t, err, snapshot.ErrDamaged)
+
+	manifest := filepath.Join(w.dir, manifestName)
+	require.NoError(t, os.WriteFile(manifest, []byte("{"), 0o600))
+	_, err = Open(t.Context(), w.dir, Moment{})
+	require.ErrorIs(t, err, ErrDamaged)
+	require.NoError(t, os.Remove(manifest))
+	require.ErrorIs(t, w.refused(w.store), ErrDamaged, "the files would be stranded")
 }
 
-// TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits.
-func TestAnotherHistoryIsRefused(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
-	w := newWorld(t)
-	w.write(5, random)
-	w.ship()
-	w.write(5, random)
-	w.ship()
-	ship := func(store sqlstore.Store) error {
-		return Ship(t.Context(), Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler)})
-	}
-	other := newWorld(t)
-	other.write(20, random)
-	require.ErrorIs(t, ship(other.store), ErrNotContinued)
+// refused returns why the backup is not continued from a store.
+func (w *world) refused(store sqlstore.Store) error {
+	ctx, cancel := context.WithTimeout(w.t.Context(), eventually.Deadline)
+	defer cancel()
+	return Ship(ctx, Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler), Interval: time.Millisecond})
+}
 
-	identity, err := w.store.Get(t.Context(), coder.IdentityKey())
-	require.NoError(t, err)
-	for _, writes := range []int{2, 20} { // behind the backup, and past it with other content
-		lost := memstore.New()
-		t.Cleanup(func() { require.NoError(t, lost.Close()) })
-		batch := lost.BeginBatchWrite()
-		batch.Put(coder.IdentityKey(), identity)
-		require.NoError(t, batch.Commit(t.Context()))
-		again := &world{t: t, store: lost, clock: w.clock}
-		again.Replica = again.serve(lost)
-		again.write(writes, random)
-		require.ErrorIs(t, ship(lost), ErrNotContinued)
+// TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits; while the shipper runs, too, and if the
+// newest file is a base.
+func TestAnotherHistoryIsRefused(t *testing.T) {
+	for _, segments := range []bool{true, false} {
+		for _, writes := range []int{2, 20} { // behind the backup, and past it with other content
+			random := rand.New(rand.NewPCG(5, 6))
+			w := newWorld(t)
+			w.write(5, random)
+			w.ship()
+			if segments {
+				w.write(5, random)
+				w.ship()
+			}
+			running := w.shipper()
+			other := newWorld(t)
+			other.write(20, random)
+			require.ErrorIs(t, w.refused(other.store), ErrNotContinued)
+			w.replaceHistory(writes, random)
+			require.ErrorIs(t, w.refused(w.store), ErrNotContinued)
+			running.Store, running.mark = w.store, compact.NewMark(w.store)
+			require.ErrorIs(t, running.step(t.Context()), ErrNotContinued)
+		}
 	}
+}
+
+// TestReplacedTableGivesNoBase: a restore began, or has ended, while a base was made.
+func TestReplacedTableGivesNoBase(t *testing.T) {
+	w := newWorld(t)
+	w.write(5, rand.New(rand.NewPCG(11, 12)))
+	s := w.shipper()
+	put := func(key, value []byte) {
+		batch := w.store.BeginBatchWrite()
+		batch.Put(key, value)
+		require.NoError(t, batch.Commit(t.Context()))
+	}
+	job := coder.NewJob(coder.JobRestore)
+	put(coder.JobKey(), coder.EncodeJob(job))
+	require.ErrorIs(t, s.writeBase(t.Context()), repair.ErrRestoring)
+	job.Ended = true
+	put(coder.JobKey(), coder.EncodeJob(job))
+	put(coder.IdentityKey(), []byte("another"))
+	require.ErrorIs(t, s.writeBase(t.Context()), ErrNotContinued)
 }

@@ -27,10 +27,14 @@ const (
 // manifest says what a directory has.
 type manifest struct {
 	Format  int    `json:"format"`
-	Cluster string `json:"cluster"` // the id of the cluster in hexadecimal
+	Cluster string `json:"cluster"` // the identity row of the cluster in hexadecimal
 	Bases   []base `json:"bases"`   // by revision
 	// Newest is the newest segment; its Last is 0 if there is none.
 	Newest segment `json:"newest"`
+	// Until is a time up to which all commits are in the backup.
+	Until time.Time `json:"until"`
+	// LastRow is the SHA-256 of the first log row of the newest revision, "" if the table had none.
+	LastRow string `json:"last_row"`
 }
 
 // base is a snapshot file.
@@ -38,7 +42,8 @@ type base struct {
 	Revision int64     `json:"revision"`
 	At       time.Time `json:"at"` // when that was committed
 	// Before is the newest segment when it was made. Segments after it continue the base, and do not continue Before.
-	Before segment `json:"before"`
+	Before segment   `json:"before"`
+	Until  time.Time `json:"until"` // of the manifest then
 }
 
 func (b base) name() string { return fmt.Sprintf("base-%020d.db", b.Revision) }
@@ -127,38 +132,89 @@ func (d directory) read(name string) ([]byte, error) {
 }
 
 // chain returns the segments from a revision on to newest, each of which continues the one before. It reads them from
-// the newest back, and keeps their names. Errors: ErrDamaged, the disk's.
-func (d directory) chain(newest segment, from int64) ([]segment, error) {
-	var all []segment
+// the newest back, and keeps their names. A segment that cannot be used ends the chain before it, and broken says why.
+func (d directory) chain(newest segment, from int64) (all []segment, broken error) {
 	for s := newest; s.Last >= from && s.Last > 0; {
-		file, err := d.read(s.name())
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: it is missing", ErrDamaged)
-		}
-		if err == nil && hashOf(file) != s.Hash {
-			err = fmt.Errorf("%w: it is not the one that its successor names", ErrDamaged)
-		}
-		var h header
-		if err == nil {
-			h, err = decodeSegment(file, nil)
-		}
-		if err == nil && (h.First != s.First || h.Last != s.Last) {
-			err = fmt.Errorf("%w: it has the revisions %d to %d", ErrDamaged, h.First, h.Last)
-		}
+		previous, err := d.check(s)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name(), err)
+			broken, all = fmt.Errorf("%s: %w", s.name(), err), nil
+			if s, err = d.before(s.First); err != nil {
+				return nil, errors.Join(broken, err)
+			}
+			continue
 		}
 		all = append(all, s)
-		if h.Previous.Last != 0 && h.Previous.Last != s.First-1 {
-			return nil, fmt.Errorf("%w: %s continues revision %d", ErrDamaged, s.name(), h.Previous.Last)
-		}
-		s = h.Previous
+		s = previous
 	}
 	slices.Reverse(all)
-	if len(all) > 0 && all[0].First > from {
-		return nil, fmt.Errorf("%w: nothing has revision %d", ErrDamaged, from)
+	if len(all) > 0 && all[0].First != from {
+		return nil, errors.Join(broken, fmt.Errorf("%w: no segment begins at revision %d", ErrDamaged, from))
 	}
-	return all, nil
+	return all, broken
+}
+
+// check reads a segment, and returns the one that it continues. Errors: ErrDamaged, the disk's.
+func (d directory) check(s segment) (previous segment, err error) {
+	file, err := d.open(s)
+	if err != nil {
+		return previous, err
+	}
+	h, err := decodeSegment(file, nil)
+	switch {
+	case err != nil:
+		return previous, err
+	case h.First != s.First || h.Last != s.Last || h.First > h.Last:
+		return previous, fmt.Errorf("%w: it has the revisions %d to %d", ErrDamaged, h.First, h.Last)
+	case h.Previous.Last != 0 && h.Previous.Last != s.First-1:
+		return previous, fmt.Errorf("%w: it continues revision %d", ErrDamaged, h.Previous.Last)
+	}
+	return h.Previous, nil
+}
+
+// open reads a segment. Errors: ErrDamaged, the disk's.
+func (d directory) open(s segment) ([]byte, error) {
+	file, err := d.read(s.name())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: it is missing", ErrDamaged)
+	}
+	if err == nil && hashOf(file) != s.Hash {
+		err = fmt.Errorf("%w: it has another hash", ErrDamaged)
+	}
+	return file, err
+}
+
+// before returns the newest segment that ends before a revision and has the hash of its name; the zero one if there is
+// none.
+func (d directory) before(revision int64) (newest segment, err error) {
+	names, err := d.files()
+	for _, name := range names {
+		var s segment
+		if _, err := fmt.Sscanf(name, "log-%d-%d-", &s.First, &s.Last); err != nil || s.Last >= revision ||
+			s.Last <= newest.Last {
+			continue
+		}
+		if file, err := d.read(name); err == nil {
+			if s.Hash = hashOf(file); s.name() == name {
+				newest = s
+			}
+		}
+	}
+	return newest, err
+}
+
+// files returns the names of all bases and segments.
+func (d directory) files() ([]string, error) {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "base-") || strings.HasPrefix(e.Name(), "log-") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
 }
 
 // Directory returns the directory that a URL names, file:///DIR.

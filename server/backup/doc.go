@@ -3,7 +3,7 @@
 //
 // A directory holds:
 //
-//	manifest.json           the cluster, the bases, and the newest segment
+//	manifest.json           the cluster, the bases, the newest segment, and until when the backup is complete
 //	base-R.db               the store at revision R
 //	log-A-B-HASH.seg        the commits of the revisions A to B
 //
@@ -13,9 +13,12 @@
 // It upholds:
 //
 //   - Nothing is missing between a base and the newest segment: each segment names the hash of the one before, and
-//     begins at the next revision. The manifest names the newest (TestDamageIsFound).
-//   - A gap in the log, because compaction was faster or the database lost data, is closed by a new base, and never
-//     passed over (TestGapIsClosedByABase).
+//     begins at the next revision. The manifest names the newest. Moments before a damaged segment can be restored
+//     (TestDamageIsFound).
+//   - A gap in the log, because compaction was faster, is closed by a new base, and never passed over. Moments in it are
+//     refused (TestGapIsClosedByABase), as are times after the last look at the log (TestTimesAfterTheEndAreRefused).
+//   - A database that lost commits, or another one, ends Ship before anything of it is published
+//     (TestAnotherHistoryIsRefused, TestReplacedTableGivesNoBase).
 //   - Revisions are restored as they were committed, with the times of their commits (TestRestoreAtEveryRevision).
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart:
 //     the log does not have their changes.

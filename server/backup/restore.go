@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -29,10 +30,12 @@ type Backup struct {
 	base     base
 	segments []segment
 	at       Moment
+	damage   error // after the moment
 
 	began      time.Time // see snapshot.Log
 	newest     int64     // the last revision up to the moment, and when it was committed
 	newestTime time.Time // the zero time if that is in the base
+	passed     bool      // the segments have a commit after the moment
 	leases     []coder.Lease
 	users      *auth.Change
 }
@@ -48,19 +51,18 @@ func Open(ctx context.Context, dir string, at Moment) (*Backup, error) {
 	if len(m.Bases) == 0 {
 		return nil, fmt.Errorf("%w: %s has no base", ErrNotCovered, dir)
 	}
-	end := m.Newest
+	end, until, following := m.Newest, m.Until, int64(math.MaxInt64)
 	i := len(m.Bases) - 1
 	for ; b.after(m.Bases[i]); i-- {
-		if end = m.Bases[i].Before; i == 0 {
-			return nil, fmt.Errorf("%w: it begins at revision %d of %s", ErrNotCovered, m.Bases[0].Revision,
-				history.FormatTime(m.Bases[0].At))
+		next := m.Bases[i]
+		if end, until, following = next.Before, next.Until, next.Revision; i == 0 {
+			return nil, fmt.Errorf("%w: it begins at revision %d of %s", ErrNotCovered, next.Revision,
+				history.FormatTime(next.At))
 		}
 	}
 	b.base = m.Bases[i]
 	b.newest, b.began = b.base.Revision, b.base.At
-	if b.segments, err = b.from.chain(end, b.base.Revision+1); err != nil {
-		return nil, err
-	}
+	b.segments, b.damage = b.from.chain(end, b.base.Revision+1)
 	err = b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
 		if b.newestTime.IsZero() && at.Before(b.began) {
 			b.began = at
@@ -68,11 +70,21 @@ func Open(ctx context.Context, dir string, at Moment) (*Backup, error) {
 		b.newest, b.newestTime = rec.ModRevision, at
 		return nil
 	})
-	if err == nil && b.newest < at.Revision {
+	switch {
+	case err != nil:
+	case b.passed, at.Revision > 0 && b.newest == at.Revision: // the rest does not matter
+	case b.damage != nil:
+		err = b.damage
+	case b.newest < at.Revision:
 		err = fmt.Errorf("%w: it ends at revision %d", ErrNotCovered, b.newest)
+	case at.Time.After(until) && b.newest < following-1:
+		err = fmt.Errorf("%w: it is complete until %s", ErrNotCovered, history.FormatTime(until))
 	}
 	return b, err
 }
+
+// Damage returns what is damaged after the moment, nil if nothing is.
+func (b *Backup) Damage() error { return b.damage }
 
 // after reports whether a base has more than the moment.
 func (b *Backup) after(x base) bool {
@@ -107,15 +119,12 @@ func (b *Backup) State() ([]coder.Lease, *auth.Change) { return b.leases, b.user
 
 // Versions implements snapshot.Log.
 func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time.Time) error) error {
-	b.leases, b.users = nil, nil
+	b.leases, b.users, b.passed = nil, nil, false
 	for _, s := range b.segments {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		file, err := b.from.read(s.name())
-		if err == nil && hashOf(file) != s.Hash {
-			err = fmt.Errorf("%w: it has changed", ErrDamaged)
-		}
+		file, err := b.from.open(s)
 		r := &rows{backup: b, f: f}
 		var h header
 		if err == nil {
@@ -127,7 +136,7 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name(), err)
 		}
-		if !b.covers(h.Last, r.at) {
+		if b.passed = !b.covers(h.Last, r.at); b.passed {
 			return nil
 		}
 		if h.State {

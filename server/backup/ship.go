@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,9 @@ const (
 	defaultInterval      = 800 * time.Millisecond
 	defaultStateInterval = 10 * time.Second
 	defaultSegmentBytes  = 8 << 20
+	// commitTime bounds how much later than its time a commit can be read: a leader takes the time, by its clock, before
+	// it writes.
+	commitTime = 5 * time.Second
 	// valuesAtATime is how many version rows one statement reads.
 	valuesAtATime = 16
 )
@@ -69,6 +73,7 @@ func Ship(ctx context.Context, cfg Config) error {
 		}
 		if err == nil {
 			err = s.step(ctx)
+			opened = err == nil
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -106,52 +111,76 @@ func (s *shipper) position() int64 {
 	return position
 }
 
-// open reads the manifest, and compares the table with the end of the backup.
+// open reads the manifest, and compares the table with the backup.
 func (s *shipper) open(ctx context.Context) (err error) {
-	if err := repair.RefuseUnfinished(ctx, s.Store); err != nil {
-		return err
-	}
 	if s.manifest, err = s.to.manifest(); err != nil {
 		return err
 	}
-	identity, err := s.Store.Get(ctx, coder.IdentityKey())
-	if err != nil {
-		return fmt.Errorf("reading the identity of the cluster: %w", err)
-	}
-	if s.manifest.Cluster != "" && s.manifest.Cluster != string(identity) {
-		return fmt.Errorf("%w: it is of another cluster", ErrNotContinued)
-	}
-	s.manifest.Cluster = string(identity)
 	newest := s.manifest.Newest
 	s.gap = newest.Last != s.position() // a base is newer
-	if newest.Last == 0 {
-		return nil
-	}
-	file, err := s.to.read(newest.name())
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if hashOf(file) != newest.Hash {
-		return fmt.Errorf("%w: %s is not the one of %s", ErrDamaged, newest.name(), manifestName)
-	}
-	var last sqlstore.Row
-	_, err = decodeSegment(file, func(row sqlstore.Row) error {
-		if _, _, err := coder.DecodeLogKey(row.Key); err == nil {
-			last = row
+	if newest.Last > 0 {
+		if _, err := s.to.open(newest); err != nil {
+			return fmt.Errorf("%s: %w", newest.name(), err)
 		}
-		return nil
-	})
+	}
+	if s.manifest.Cluster != "" {
+		return s.compare(ctx)
+	}
+	switch names, err := s.to.files(); {
+	case err != nil:
+		return err
+	case len(names) > 0:
+		return fmt.Errorf("%w: %s is missing, but not %s", ErrDamaged, manifestName, names[0])
+	}
+	if s.manifest.Cluster, err = s.identity(ctx); err != nil {
+		return err
+	}
+	return s.to.setManifest(s.manifest)
+}
+
+// identity returns the identity of the cluster as a manifest has it. Errors: those of an unfinished job, the
+// database's.
+func (s *shipper) identity(ctx context.Context) (string, error) {
+	if err := repair.RefuseUnfinished(ctx, s.Store); err != nil {
+		return "", err
+	}
+	identity, err := s.Store.Get(ctx, coder.IdentityKey())
 	if err != nil {
-		return fmt.Errorf("%s: %w", newest.name(), err)
+		return "", fmt.Errorf("reading the identity of the cluster: %w", err)
 	}
-	stored, err := s.Store.Get(ctx, last.Key)
-	if errors.Is(err, sqlstore.ErrKeyNotFound) { // compacted, or lost: then the next revisions are not there either
-		return nil
+	return hex.EncodeToString(identity), nil
+}
+
+// compare compares the table with the end of the backup. Once it succeeds, what was read before belongs to the history
+// of the backup. Errors: ErrNotContinued, those of an unfinished job, the database's.
+func (s *shipper) compare(ctx context.Context) error {
+	identity, err := s.identity(ctx)
+	if err != nil {
+		return err
 	}
-	if err == nil && !bytes.Equal(stored, last.Value) {
-		err = fmt.Errorf("%w: revision %d is another one", ErrNotContinued, newest.Last)
+	if identity != s.manifest.Cluster {
+		return fmt.Errorf("%w: it is of another cluster", ErrNotContinued)
 	}
-	return err
+	position := s.position()
+	row, err := s.lastRow(ctx, position)
+	if err != nil || position == 0 || row == s.manifest.LastRow {
+		return err
+	}
+	if row == "" { // compacted, or lost
+		if mark, err := s.mark.Read(ctx); err != nil || position < mark {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: revision %d is another one", ErrNotContinued, position)
+}
+
+// lastRow returns the hash of the first log row of a commit that ends at a revision, "" if there is none.
+func (s *shipper) lastRow(ctx context.Context, revision int64) (string, error) {
+	row, err := s.Store.Get(ctx, coder.EncodeLogKey(revision, 1))
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return "", nil
+	}
+	return hashOf(row), err
 }
 
 // step writes a base or a segment, or waits if there is nothing to write.
@@ -160,6 +189,7 @@ func (s *shipper) step(ctx context.Context) error {
 	if position == 0 {
 		return s.writeBase(ctx)
 	}
+	complete := time.Now().Add(-commitTime)
 	token, _, err := fence.LoadToken(ctx, s.Store)
 	switch {
 	case err != nil:
@@ -167,6 +197,16 @@ func (s *shipper) step(ctx context.Context) error {
 	case token.Revision < position:
 		return fmt.Errorf("%w: it is at revision %d, and the backup at %d", ErrNotContinued, token.Revision, position)
 	case token.Revision == position:
+		if complete.Sub(s.manifest.Until) >= s.StateInterval {
+			if err := s.compare(ctx); err != nil {
+				return err
+			}
+			next := s.manifest
+			next.Until = complete
+			if err := s.publish(next, s.gap); err != nil {
+				return err
+			}
+		}
 		return retry.Sleep(ctx, s.Interval)
 	}
 	full, err := s.writeSegment(ctx, position)
@@ -182,6 +222,7 @@ func (s *shipper) step(ctx context.Context) error {
 
 // writeBase writes the store at its newest revision, from which the log continues.
 func (s *shipper) writeBase(ctx context.Context) (err error) {
+	complete := time.Now().Add(-commitTime)
 	var made *export.Snapshot
 	file, err := snapshot.NewMaker(s.Directory).Make(ctx, func() (_ *export.Snapshot, err error) {
 		made, err = export.OpenTable(ctx, s.Store)
@@ -195,9 +236,16 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b := base{Revision: made.Revision, At: commit.At, Before: s.manifest.Newest}
+	next := s.manifest
+	b := base{Revision: made.Revision, At: commit.At, Before: next.Newest, Until: next.Until}
 	if b.At.IsZero() {
 		b.At = time.Now() // the log does not say; nothing later is in the base
+	}
+	if next.LastRow, err = s.lastRow(ctx, b.Revision); err != nil {
+		return err
+	}
+	if err := s.compare(ctx); err != nil {
+		return err
 	}
 	err = s.to.create(b.name(), func(w io.Writer) error {
 		return file.Send(func(block []byte, _ int64) error {
@@ -208,8 +256,7 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	next := s.manifest
-	next.Bases = append(slices.Clone(next.Bases), b)
+	next.Bases, next.Until = append(slices.Clone(next.Bases), b), later(b.At, complete)
 	return s.publish(next, true)
 }
 
@@ -228,6 +275,7 @@ func (s *shipper) publish(next manifest, gap bool) error {
 // writeSegment writes the commits after position, as many as a segment has: then it is full. Errors: errGap, the
 // database's, the disk's.
 func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, err error) {
+	complete := time.Now().Add(-commitTime)
 	rows, last, full, err := s.commits(ctx, position)
 	// Rows may have been removed while they were read.
 	mark, merr := s.mark.Read(ctx)
@@ -250,6 +298,10 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 		}
 		rows, h.State, s.looked = append(rows, state...), true, now
 	}
+	// The history may have been replaced while it was read.
+	if err := s.compare(ctx); err != nil {
+		return false, err
+	}
 	file, hash, err := encodeSegment(h, rows)
 	if err != nil {
 		return false, err
@@ -264,7 +316,25 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	}
 	next := s.manifest
 	next.Newest = written
+	i := slices.IndexFunc(rows, func(row sqlstore.Row) bool { return bytes.Equal(row.Key, coder.EncodeLogKey(last, 1)) })
+	if i < 0 {
+		return false, fmt.Errorf("the first log row of revision %d is missing", last)
+	}
+	next.LastRow = hashOf(rows[i].Value)
+	if next.Until, err = coder.DecodeLogTime(rows[i].Value); err != nil {
+		return false, err
+	}
+	if !full {
+		next.Until = later(next.Until, complete)
+	}
 	return full, s.publish(next, false)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // commits reads the log rows of whole commits after position, each followed by its version rows, and returns the
