@@ -1,8 +1,11 @@
 package backup
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -11,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -285,7 +290,8 @@ func TestDamageIsFound(t *testing.T) {
 			}
 			damagedAt, err := log.CommitOf(t.Context(), s.First)
 			require.NoError(t, err)
-			for _, at := range []Moment{{}, {Revision: s.First}, {Time: damagedAt.At}, {Time: damagedAt.At.Add(-time.Second)}} {
+			for _, at := range []Moment{{}, {Revision: s.First}, {Time: damagedAt.At},
+				{Time: damagedAt.At.Add(-time.Second)}} {
 				_, err := Open(t.Context(), w.dir, at)
 				require.ErrorIs(t, err, ErrDamaged, "%s: %s: %+v", name, what, at)
 			}
@@ -330,7 +336,7 @@ func TestDamageIsFound(t *testing.T) {
 func (w *world) refused(store sqlstore.Store) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), eventually.Deadline)
 	defer cancel()
-	return Ship(ctx, Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler), Interval: time.Millisecond})
+	return Ship(ctx, Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler)})
 }
 
 // TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits; while the shipper runs, too, and if the
@@ -375,4 +381,96 @@ func TestReplacedTableGivesNoBase(t *testing.T) {
 	put(coder.JobKey(), coder.EncodeJob(job))
 	put(coder.IdentityKey(), []byte("another"))
 	require.ErrorIs(t, s.writeBase(t.Context()), ErrNotContinued)
+}
+
+// reads counts statements that read several rows by their keys, and calls after at the end of each iteration.
+type reads struct {
+	sqlstore.Store
+	gets  int
+	after func(r sqlstore.Range)
+}
+
+func (r *reads) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	r.gets++
+	return r.Store.MultiGet(ctx, keys)
+}
+
+func (r *reads) Iter(ctx context.Context, x sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	return func(yield func(sqlstore.Row, error) bool) {
+		for row, err := range r.Store.Iter(ctx, x) {
+			if !yield(row, err) {
+				return
+			}
+		}
+		if r.after != nil {
+			r.after(x)
+		}
+	}
+}
+
+// TestVersionsAreReadTogether: those of many commits in few statements.
+func TestVersionsAreReadTogether(t *testing.T) {
+	w := newWorld(t)
+	w.write(1, rand.New(rand.NewPCG(13, 14)))
+	w.ship()
+	for range 200 {
+		_, err := w.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{
+			{Put: &mvcc.PutRequest{Key: []byte("k"), Value: []byte("v")}}}}, true)
+		require.NoError(t, err)
+	}
+	counted := &reads{Store: w.store}
+	s := w.shipper()
+	s.Store = counted
+	require.NoError(t, s.step(t.Context()))
+	require.Equal(t, w.Revision(), s.position())
+	require.Less(t, counted.gets, 12)
+	got, _ := w.restored(Moment{})
+	require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
+}
+
+// TestUsersAreOfOneVersion: a user is added, and its role, while the rows are read. The password of each is checked.
+func TestUsersAreOfOneVersion(t *testing.T) {
+	w := newWorld(t)
+	random := rand.New(rand.NewPCG(15, 16))
+	w.write(3, random)
+	w.ship()
+	w.write(3, random)
+	changed := false
+	lo, _ := coder.AuthBounds(coder.AuthUser)
+	store := &reads{Store: w.store, after: func(x sqlstore.Range) {
+		if changed || !bytes.Equal(x.Start, lo) {
+			return
+		}
+		changed = true
+		batch := w.store.BeginBatchWrite()
+		for kind, content := range map[coder.AuthKind]proto.Message{
+			coder.AuthUser: &authpb.User{Name: []byte("n"), Password: []byte("hash"), Roles: []string{"n"}},
+			coder.AuthRole: &authpb.Role{Name: []byte("n")},
+		} {
+			raw, err := proto.Marshal(content)
+			require.NoError(t, err)
+			batch.Put(coder.EncodeAuthKey(kind, "n"), coder.EncodeAuthValue(raw))
+		}
+		batch.Put(coder.AuthSettingsKey(), coder.EncodeAuthSettings(coder.AuthSettings{Version: 2}))
+		require.NoError(t, batch.Commit(t.Context()))
+	}}
+	batch := w.store.BeginBatchWrite()
+	batch.Put(coder.AuthSettingsKey(), coder.EncodeAuthSettings(coder.AuthSettings{Version: 1}))
+	require.NoError(t, batch.Commit(t.Context()))
+	s := w.shipper()
+	s.Store = store
+	require.NoError(t, s.step(t.Context()))
+	require.True(t, changed)
+	b, err := Open(t.Context(), w.dir, Moment{})
+	require.NoError(t, err)
+	_, users := b.State()
+	require.Len(t, users.Users, 1)
+	require.Len(t, users.Roles, 1)
+
+	refused := errors.New("too costly")
+	_, err = b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{CheckPassword: func(hash []byte) error {
+		require.Equal(t, "hash", string(hash))
+		return refused
+	}})
+	require.ErrorIs(t, err, refused)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
@@ -22,6 +23,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 const (
@@ -31,8 +33,10 @@ const (
 	// commitTime bounds how much later than its time a commit can be read: a leader takes the time, by its clock, before
 	// it writes.
 	commitTime = 5 * time.Second
-	// valuesAtATime is how many version rows one statement reads.
-	valuesAtATime = 16
+	// firstValues and valuesAtATime are how many version rows the first statement of a segment reads, and the most that
+	// one reads. Before that the sizes of the values are not known.
+	firstValues   = 8
+	valuesAtATime = 100
 )
 
 // ErrNotContinued: the database does not continue what the directory has: it is another cluster's, or lost commits.
@@ -342,6 +346,29 @@ func later(a, b time.Time) time.Time {
 func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.Row, last int64, full bool, err error) {
 	lo, hi := coder.LogBounds(position+1, math.MaxInt64)
 	size, last, expected := 0, position, position+1
+	pages := watch.NewPages(firstValues, valuesAtATime, s.SegmentBytes)
+	var missing []int // version rows without their values
+	next := pages.Next()
+	fill := func() error {
+		keys := make([][]byte, len(missing))
+		for i, at := range missing {
+			keys[i] = rows[at].Key
+		}
+		values, err := s.Store.MultiGet(ctx, keys)
+		if err != nil {
+			return err
+		}
+		for i, at := range missing {
+			if values[i] == nil {
+				return fmt.Errorf("the version row %x is missing", keys[i])
+			}
+			rows[at].Value = values[i]
+			size += len(keys[i]) + len(values[i])
+			pages.Add(len(keys[i]) + len(values[i]))
+		}
+		missing, next = missing[:0], pages.Next()
+		return nil
+	}
 	for row, err := range s.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
 			return nil, 0, false, err
@@ -365,49 +392,41 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 		}
 		rows, last, expected = append(rows, row), rev, rev+1
 		size += len(row.Key) + len(row.Value)
-		for some := range slices.Chunk(changes, valuesAtATime) {
-			keys := make([][]byte, len(some))
-			for i, c := range some {
-				keys[i] = coder.EncodeVersionKey(c.Key, c.Revision)
+		for _, c := range changes {
+			rows = append(rows, sqlstore.Row{Key: coder.EncodeVersionKey(c.Key, c.Revision)})
+			missing = append(missing, len(rows)-1)
+			if len(missing) < next {
+				continue
 			}
-			values, err := s.Store.MultiGet(ctx, keys)
-			if err != nil {
+			if err := fill(); err != nil {
 				return nil, 0, false, err
-			}
-			for i, value := range values {
-				if value == nil {
-					return nil, 0, false, fmt.Errorf("the version row of %q at revision %d is missing", some[i].Key,
-						some[i].Revision)
-				}
-				rows = append(rows, sqlstore.Row{Key: keys[i], Value: value})
-				size += len(keys[i]) + len(value)
 			}
 		}
 	}
 	if rows == nil {
 		return nil, 0, false, fmt.Errorf("%w: no commit is left after revision %d", errGap, position)
 	}
-	return rows, last, full, nil
+	return rows, last, full, fill()
 }
 
 // state reads the rows of leases, users and roles.
 func (s *shipper) state(ctx context.Context) (rows []sqlstore.Row, err error) {
-	for _, bounds := range []func() (lo, hi []byte){
-		coder.LeaseBounds,
-		func() (lo, hi []byte) { return coder.AuthBounds(coder.AuthUser) },
-		func() (lo, hi []byte) { return coder.AuthBounds(coder.AuthRole) },
-	} {
-		lo, hi := bounds()
-		for row, err := range s.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, row)
+	lo, hi := coder.LeaseBounds()
+	for row, err := range s.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	users, err := auth.NewUsers(s.Store).Load(ctx) // of one version
+	if err != nil {
+		return nil, err
+	}
+	for kind, of := range map[coder.AuthKind]map[string][]byte{coder.AuthUser: users.Users, coder.AuthRole: users.Roles} {
+		for name, content := range of {
+			rows = append(rows, sqlstore.Row{Key: coder.EncodeAuthKey(kind, name), Value: coder.EncodeAuthValue(content)})
 		}
 	}
-	settings, err := s.Store.Get(ctx, coder.AuthSettingsKey())
-	if errors.Is(err, sqlstore.ErrKeyNotFound) {
-		return rows, nil
-	}
-	return append(rows, sqlstore.Row{Key: coder.AuthSettingsKey(), Value: settings}), err
+	settings := sqlstore.Row{Key: coder.AuthSettingsKey(), Value: coder.EncodeAuthSettings(users.AuthSettings)}
+	return append(rows, settings), nil
 }

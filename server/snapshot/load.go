@@ -190,8 +190,14 @@ func (in *loading) survey() error {
 		return err
 	}
 	leases, users := in.options.Log.State()
-	if users != nil {
-		in.leases, in.auth = leases, *users
+	if users == nil {
+		return nil
+	}
+	in.leases, in.auth = leases, *users
+	for name, content := range in.auth.Users {
+		if err := in.checkUser(name, content); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -268,17 +274,8 @@ func (in *loading) readAuth() error {
 		}
 	}
 	err := in.forEach(bucketAuthUsers, func(k, v []byte) error {
-		u := &authpb.User{}
-		if err := proto.Unmarshal(v, u); err != nil || !bytes.Equal(u.Name, k) {
-			return damaged("the user %.100q cannot be read", k)
-		}
-		if in.options.CheckPassword != nil {
-			if err := in.options.CheckPassword(u.Password); err != nil {
-				return fmt.Errorf("the user %.100q: %w", k, err)
-			}
-		}
 		in.auth.Users[string(k)] = bytes.Clone(v)
-		return nil
+		return in.checkUser(string(k), v)
 	})
 	if err != nil {
 		return err
@@ -291,6 +288,19 @@ func (in *loading) readAuth() error {
 		in.auth.Roles[string(k)] = bytes.Clone(v)
 		return nil
 	})
+}
+
+func (in *loading) checkUser(name string, content []byte) error {
+	u := &authpb.User{}
+	if err := proto.Unmarshal(content, u); err != nil || string(u.Name) != name {
+		return damaged("the user %.100q cannot be read", name)
+	}
+	if in.options.CheckPassword != nil {
+		if err := in.options.CheckPassword(u.Password); err != nil {
+			return fmt.Errorf("the user %.100q: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
