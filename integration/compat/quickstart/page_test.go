@@ -2,6 +2,7 @@ package quickstart
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,15 +21,24 @@ type step struct {
 	text string
 }
 
+// docs is the folder of the pages. Its name is absolute because the pages have a folder of their own.
+var docs = func() string {
+	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "docs"))
+	if err != nil {
+		panic(err)
+	}
+	return dir
+}()
+
 var (
 	fence   = regexp.MustCompile("^```(.*)$")
-	comment = regexp.MustCompile(`(?s)^<!-- (sh test background|sh test|test|not run)[:\n](.*?)-->$`)
+	comment = regexp.MustCompile(`(?s)^<!-- (sh test background|sh test|sql test|test|typed|not run)[:\n](.*?)-->$`)
 )
 
 // read returns the steps of a page. It fails the test if the page has commands that are neither run nor excused.
 func read(t *testing.T, file string) (steps []step) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", file))
+	text, err := os.ReadFile(filepath.Join(docs, file))
 	require.NoError(t, err)
 	lines := strings.Split(string(text), "\n")
 	excused := false
@@ -70,6 +80,7 @@ func read(t *testing.T, file string) (steps []step) {
 func run(t *testing.T, file string, r *reader) {
 	t.Helper()
 	steps := read(t, file)
+	needs(t, steps)
 	r.prepare(t, steps)
 	for _, s := range steps {
 		t.Logf("%s\n%s", s.what, r.moved(s.text))
@@ -80,18 +91,39 @@ func run(t *testing.T, file string, r *reader) {
 	}
 }
 
+// needs skips t, or fails it where CI has everything, if a program of the system that the page uses is missing.
+func needs(t *testing.T, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		program := ""
+		switch {
+		case s.what == "typed":
+			program = "script"
+		case strings.HasPrefix(s.text, "openssl "):
+			program = "openssl"
+		default:
+			continue
+		}
+		if _, err := exec.LookPath(program); err != nil {
+			require.NotEqual(t, "1", os.Getenv(enginetest.EnvRequire), "%v", err)
+			t.Skip(err)
+		}
+	}
+}
+
 // TestPages: the commands of the pages do what the pages say, on every product of a database server if the page needs
-// one.
+// one. A page leaves nothing in the shell or the folder that keeps the next one from working.
 func TestPages(t *testing.T) {
 	harness.NeedsDatabase(t)
+	s := &shell{folder: t.TempDir()}
 	for _, file := range pages(t) {
 		t.Run(file, func(t *testing.T) {
 			onServers := slices.ContainsFunc(read(t, file), func(s step) bool { return s.what == "sql test" })
 			if !onServers {
-				run(t, file, &reader{})
+				run(t, file, &reader{shell: s})
 				return
 			}
-			harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) { run(t, file, onServer(t, p)) })
+			harness.ForEachServer(t, func(t *testing.T, p enginetest.Product) { run(t, file, onServer(t, p, s)) })
 		})
 	}
 }
@@ -99,12 +131,14 @@ func TestPages(t *testing.T) {
 // pages returns the pages whose commands are run, from docs.
 func pages(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../../docs/start/*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	out := []string{"etcd.md", filepath.Join("operate", "kine.md")}
-	for _, f := range files {
-		out = append(out, filepath.Join("start", filepath.Base(f)))
+	out := []string{"etcd.md"}
+	for _, folder := range []string{"start", "operate"} {
+		files, err := filepath.Glob(filepath.Join(docs, folder, "*.md"))
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, f := range files {
+			out = append(out, filepath.Join(folder, filepath.Base(f)))
+		}
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package quickstart
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,16 +29,23 @@ var known map[string]func(r *reader, t *testing.T, text string)
 func init() {
 	known = map[string]func(r *reader, t *testing.T, text string){
 		"sh test": (*reader).run, "sh test background": (*reader).start, "text output": (*reader).compare,
-		"sql test": (*reader).execute, "test": (*reader).control,
+		"sql test": (*reader).execute, "test": (*reader).control, "typed": (*reader).typeIn,
 	}
+}
+
+// shell is what a reader takes from one page to the next.
+type shell struct {
+	folder    string
+	variables []string // assignments
 }
 
 // reader does what a page says.
 type reader struct {
+	*shell
 	database *url.URL          // of the administrator; nil if the page needs none
 	ports    map[string]string // that stand for those of the page
-	exports  []string
-	output   string // of the last block
+	typed    string            // into the next block
+	output   string            // of the last block
 	programs []*program
 }
 
@@ -62,9 +70,11 @@ func (p *program) stop(t *testing.T) {
 	}
 }
 
+var assignment = regexp.MustCompile(`(?m)^(?:export )?[A-Z_]+=\S*$`)
+
 var address = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d+)\b`)
 
-// prepare makes an empty folder the current one, and chooses ports.
+// prepare makes the shell's folder the current one, and chooses ports.
 func (r *reader) prepare(t *testing.T, steps []step) {
 	t.Helper()
 	path := os.Getenv("PATH")
@@ -72,7 +82,7 @@ func (r *reader) prepare(t *testing.T, steps []step) {
 		path = filepath.Dir(program) + string(os.PathListSeparator) + path
 	}
 	t.Setenv("PATH", path)
-	t.Chdir(t.TempDir())
+	t.Chdir(r.folder)
 	r.ports = make(map[string]string)
 	choose := func(port string) {
 		if r.ports[port] == "" {
@@ -98,7 +108,7 @@ func (r *reader) prepare(t *testing.T, steps []step) {
 func (r *reader) moved(text string) string {
 	return address.ReplaceAllStringFunc(text, func(found string) string {
 		host, port, _ := strings.Cut(found, ":")
-		return host + ":" + r.ports[port]
+		return host + ":" + cmp.Or(r.ports[port], port) // of another page
 	})
 }
 
@@ -112,20 +122,27 @@ const etcdctl = `etcdctl() {
 `
 
 func (r *reader) script(text string) string {
-	return "set -euo pipefail\n" + r.moved(etcdctl) + strings.Join(r.exports, "\n") + "\n" + text
+	return "set -euo pipefail\n" + r.moved(etcdctl) + strings.Join(r.variables, "\n") + "\n" + text
 }
 
-// run runs commands. What they export, later ones have too.
+// run runs commands. Variables that they assign on a line of its own, later ones have too.
 func (r *reader) run(t *testing.T, text string) {
 	t.Helper()
-	out := harness.Run(t, runWait, "", "bash", "-c", r.script(text))
-	require.Zero(t, out.Code, "%s\n%s", out.Stdout, out.Stderr)
-	r.output = out.Stdout
-	for line := range strings.SplitSeq(text, "\n") {
-		if strings.HasPrefix(line, "export ") {
-			r.exports = append(r.exports, line)
-		}
+	command := []string{"bash", "-c", r.script(text)}
+	if r.typed != "" { // script runs a file in a terminal
+		file := filepath.Join(t.TempDir(), "block")
+		require.NoError(t, os.WriteFile(file, []byte(r.script(text)), 0o600))
+		command = []string{"script", "--quiet", "--return", "--command", "bash " + file, "/dev/null"}
 	}
+	out := harness.Run(t, runWait, r.typed, command[0], command[1:]...)
+	require.Zero(t, out.Code, "%s\n%s", out.Stdout, out.Stderr)
+	r.output, r.typed = out.Stdout, ""
+	r.variables = append(r.variables, assignment.FindAllString(text, -1)...)
+}
+
+// typeIn types lines into the next block.
+func (r *reader) typeIn(_ *testing.T, text string) {
+	r.typed = strings.Join(strings.Fields(text), "\n") + "\n"
 }
 
 // start starts a server and waits until it is ready.
@@ -187,11 +204,11 @@ func (r *reader) control(t *testing.T, text string) {
 }
 
 // onServer gives the page a database server of its own, without databases.
-func onServer(t *testing.T, p enginetest.Product) *reader {
+func onServer(t *testing.T, p enginetest.Product, s *shell) *reader {
 	t.Helper()
 	u, err := url.Parse(p.StartServer(t).URL())
 	require.NoError(t, err)
 	u.Path = "/mysql"
 	enginetest.Exec(t, u.String(), "DROP DATABASE sqlbrain")
-	return &reader{database: u}
+	return &reader{shell: s, database: u}
 }
