@@ -339,8 +339,8 @@ func (w *world) refused(store sqlstore.Store) error {
 	return Ship(ctx, Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits; while the shipper runs, too, and if the
-// newest file is a base.
+// TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits; while the shipper runs, too, and if
+// the newest file is a base.
 func TestAnotherHistoryIsRefused(t *testing.T) {
 	for _, segments := range []bool{true, false} {
 		for _, writes := range []int{2, 20} { // behind the backup, and past it with other content
@@ -473,4 +473,52 @@ func TestUsersAreOfOneVersion(t *testing.T) {
 		return refused
 	}})
 	require.ErrorIs(t, err, refused)
+}
+
+// TestKeysExpireAfterARestore: a lease that was granted since the last state, and one that had ended when the shipper
+// read the log, are restored, because keys have them.
+func TestKeysExpireAfterARestore(t *testing.T) {
+	w := newWorld(t)
+	w.write(3, rand.New(rand.NewPCG(17, 18)))
+	w.ship()
+	lessor, err := w.Lessor()
+	require.NoError(t, err)
+	put := func(id int64) int64 {
+		t.Helper()
+		_, err := lessor.Grant(t.Context(), auth.System, id, 1000)
+		require.NoError(t, err)
+		_, err = w.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{
+			{Put: &mvcc.PutRequest{Key: fmt.Append(nil, id), Lease: id}}}}, true)
+		require.NoError(t, err)
+		return w.Revision()
+	}
+	lease := func(at, id int64) coder.Lease {
+		t.Helper()
+		_, store := w.restored(Moment{Revision: at})
+		raw, err := store.Get(t.Context(), coder.EncodeLeaseKey(id))
+		require.NoError(t, err)
+		l, err := coder.DecodeLease(coder.EncodeLeaseKey(id), raw)
+		require.NoError(t, err)
+		return l
+	}
+	s := w.shipper()
+	s.looked = time.Now()
+	granted := put(77)
+	require.NoError(t, s.step(t.Context()))
+	require.EqualValues(t, 1000, lease(granted, 77).TTL)
+
+	ended := put(78)
+	_, err = lessor.Revoke(t.Context(), auth.System, 77)
+	require.NoError(t, err)
+	_, err = lessor.Revoke(t.Context(), auth.System, 78)
+	require.NoError(t, err)
+	s.looked = time.Time{}
+	require.NoError(t, s.step(t.Context()))
+	require.EqualValues(t, 60, lease(ended, 78).TTL)
+	require.EqualValues(t, 1000, lease(ended, 77).TTL)
+	_, store := w.restored(Moment{})
+	for _, id := range []int64{77, 78} {
+		_, err = store.Get(t.Context(), coder.EncodeLeaseKey(id))
+		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "no key has it")
+	}
 }

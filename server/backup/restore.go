@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -32,11 +34,12 @@ type Backup struct {
 	at       Moment
 	damage   error // after the moment
 
-	began      time.Time // see snapshot.Log
-	newest     int64     // the last revision up to the moment, and when it was committed
-	newestTime time.Time // the zero time if that is in the base
-	passed     bool      // the segments have a commit after the moment
-	leases     []coder.Lease
+	began      time.Time             // see snapshot.Log
+	newest     int64                 // the last revision up to the moment, and when it was committed
+	newestTime time.Time             // the zero time if that is in the base
+	passed     bool                  // the segments have a commit after the moment
+	leases     map[int64]coder.Lease // of the last state
+	seen       map[int64]coder.Lease // of all segments
 	users      *auth.Change
 }
 
@@ -115,17 +118,26 @@ func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
 func (b *Backup) Began() time.Time { return b.began }
 
 // State implements snapshot.Log.
-func (b *Backup) State() ([]coder.Lease, *auth.Change) { return b.leases, b.users }
+func (b *Backup) State() ([]coder.Lease, *auth.Change) {
+	return slices.Collect(maps.Values(b.leases)), b.users
+}
+
+// Lease implements snapshot.Log.
+func (b *Backup) Lease(id int64) (coder.Lease, bool) {
+	l, ok := b.seen[id]
+	return l, ok
+}
 
 // Versions implements snapshot.Log.
 func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time.Time) error) error {
 	b.leases, b.users, b.passed = nil, nil, false
+	b.seen = make(map[int64]coder.Lease)
 	for _, s := range b.segments {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		file, err := b.from.open(s)
-		r := &rows{backup: b, f: f}
+		r := &rows{backup: b, f: f, leases: make(map[int64]coder.Lease)}
 		var h header
 		if err == nil {
 			h, err = decodeSegment(file, r.row)
@@ -136,6 +148,7 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name(), err)
 		}
+		maps.Copy(b.seen, r.leases)
 		if b.passed = !b.covers(h.Last, r.at); b.passed {
 			return nil
 		}
@@ -152,7 +165,7 @@ type rows struct {
 	f        func(rec *coder.Record, at time.Time) error
 	expected []coder.Change // whose version rows follow
 	at       time.Time
-	leases   []coder.Lease
+	leases   map[int64]coder.Lease
 	users    auth.Change
 }
 
@@ -189,7 +202,7 @@ func (r *rows) row(row sqlstore.Row) error {
 // state takes a row of a lease, a user, a role or the settings.
 func (r *rows) state(row sqlstore.Row) error {
 	if l, err := coder.DecodeLease(row.Key, row.Value); err == nil {
-		r.leases = append(r.leases, l)
+		r.leases[l.ID] = l
 		return nil
 	}
 	if string(row.Key) == string(coder.AuthSettingsKey()) {

@@ -31,7 +31,7 @@ type header struct {
 	First    int64   `json:"first"`    // revision
 	Last     int64   `json:"last"`     // revision
 	Previous segment `json:"previous"` // the segment before; zero for the first one after a base
-	State    bool    `json:"state"`    // rows of leases, users and roles follow those of the log
+	State    bool    `json:"state"`    // rows of all leases, users and roles follow those of the log
 }
 
 // encodeSegment returns a segment, and its SHA-256 in hexadecimal.

@@ -295,18 +295,24 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if s.gap {
 		h.Previous = segment{}
 	}
-	if now := time.Now(); now.Sub(s.looked) >= s.StateInterval {
+	leases, err := s.leases(ctx, rows)
+	if err != nil {
+		return false, err
+	}
+	looked := time.Now()
+	h.State = !full && looked.Sub(s.looked) >= s.StateInterval // a full one may be far behind
+	if h.State {
 		state, err := s.state(ctx)
 		if err != nil {
 			return false, err
 		}
-		rows, h.State, s.looked = append(rows, state...), true, now
+		leases = append(leases, state...)
 	}
 	// The history may have been replaced while it was read.
 	if err := s.compare(ctx); err != nil {
 		return false, err
 	}
-	file, hash, err := encodeSegment(h, rows)
+	file, hash, err := encodeSegment(h, slices.Concat(rows, leases))
 	if err != nil {
 		return false, err
 	}
@@ -331,7 +337,46 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if !full {
 		next.Until = later(next.Until, complete)
 	}
-	return full, s.publish(next, false)
+	if err := s.publish(next, false); err != nil {
+		return false, err
+	}
+	if h.State {
+		s.looked = looked
+	}
+	return full, nil
+}
+
+// leases reads the rows of the leases that versions name: they may have been granted since the last state, and may have
+// ended at the next.
+func (s *shipper) leases(ctx context.Context, rows []sqlstore.Row) (leases []sqlstore.Row, err error) {
+	var keys [][]byte
+	seen := make(map[int64]bool)
+	for _, row := range rows {
+		key, revision, err := coder.DecodeVersionKey(row.Key)
+		if err != nil {
+			continue // a log row
+		}
+		rec, err := coder.DecodeVersion(key, revision, row.Value)
+		if err != nil {
+			return nil, err
+		}
+		if rec.Lease != 0 && !seen[rec.Lease] {
+			seen[rec.Lease] = true
+			keys = append(keys, coder.EncodeLeaseKey(rec.Lease))
+		}
+	}
+	for some := range slices.Chunk(keys, valuesAtATime) {
+		values, err := s.Store.MultiGet(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for i, value := range values {
+			if value != nil {
+				leases = append(leases, sqlstore.Row{Key: some[i], Value: value})
+			}
+		}
+	}
+	return leases, nil
 }
 
 func later(a, b time.Time) time.Time {

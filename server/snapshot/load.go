@@ -43,6 +43,8 @@ type Log interface {
 	Versions(ctx context.Context, f func(rec *coder.Record, at time.Time) error) error
 	// State returns the leases, users and roles that take the place of the file's. users is nil if those stay.
 	State() (leases []coder.Lease, users *auth.Change)
+	// Lease returns a lease of Versions that State may lack; false if nothing is known of it.
+	Lease(id int64) (coder.Lease, bool)
 }
 
 // NoBump is the Bump that keeps the revision, whatever the table had.
@@ -160,12 +162,20 @@ func (in *loading) survey() error {
 		in.compacted = in.revision
 	}
 	seen := 0
+	held := make(map[string]int64) // by key, if there is a log
 	err = in.versions(func(rev int64, r *coder.Record) error {
 		if seen++; seen%progressEvery == 0 {
 			in.options.Progress(Progress{"checking", seen, in.total})
 		}
 		if r == nil {
 			return nil
+		}
+		switch {
+		case in.options.Log == nil:
+		case r.Tombstone || r.Lease == 0:
+			delete(held, string(r.Key))
+		default:
+			held[string(r.Key)] = r.Lease
 		}
 		if err := coder.CheckKey(r.Key); err != nil {
 			return fmt.Errorf("the key %.100q of revision %d: %w", r.Key, rev, err)
@@ -189,17 +199,47 @@ func (in *loading) survey() error {
 	if err != nil || in.options.Log == nil {
 		return err
 	}
-	leases, users := in.options.Log.State()
-	if users == nil {
-		return nil
+	ofFile := in.leases
+	if leases, users := in.options.Log.State(); users != nil {
+		in.leases, in.auth = leases, *users
 	}
-	in.leases, in.auth = leases, *users
 	for name, content := range in.auth.Users {
 		if err := in.checkUser(name, content); err != nil {
 			return err
 		}
 	}
+	in.addLeases(held, ofFile)
 	return nil
+}
+
+// unknownTTL is the TTL of a lease that keys have and that nothing is known of: it ended before the log's leases were
+// read. In seconds.
+const unknownTTL = 60
+
+// addLeases adds those that keys hold and that are missing: else the keys would never expire.
+func (in *loading) addLeases(held map[string]int64, ofFile []coder.Lease) {
+	known, old := make(map[int64]bool), make(map[int64]coder.Lease)
+	for _, l := range in.leases {
+		known[l.ID] = true
+	}
+	for _, l := range ofFile {
+		old[l.ID] = l
+	}
+	for _, id := range held {
+		if known[id] {
+			continue
+		}
+		known[id] = true
+		l, ok := in.options.Log.Lease(id)
+		if !ok {
+			l, ok = old[id]
+		}
+		if !ok {
+			l = coder.Lease{ID: id, TTL: unknownTTL}
+		}
+		l.Revoking = false // it ended after the moment
+		in.leases = append(in.leases, l)
+	}
 }
 
 // versions calls f with the versions in the order of revisions; see decodeVersion. f may
