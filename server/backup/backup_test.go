@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -521,4 +522,53 @@ func TestKeysExpireAfterARestore(t *testing.T) {
 		_, err = store.Get(t.Context(), coder.EncodeLeaseKey(id))
 		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "no key has it")
 	}
+}
+
+// TestBasesThatNothingContinuesPause: compaction passes each base while it is made.
+func TestBasesThatNothingContinuesPause(t *testing.T) {
+	w := newWorld(t)
+	random := rand.New(rand.NewPCG(19, 20))
+	w.write(5, random)
+	w.ship()
+	s := w.shipper()
+	require.NoError(t, s.writeBase(t.Context()))
+	s.took = time.Hour
+	w.write(10, random)
+	_, err := w.Compact(t.Context(), auth.System, w.Revision()-1, true)
+	require.NoError(t, err)
+	before := len(s.manifest.Bases)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, s.step(ctx), context.DeadlineExceeded)
+	require.Len(t, s.manifest.Bases, before)
+	s.took = 0
+	require.NoError(t, s.step(t.Context()))
+	require.Len(t, s.manifest.Bases, before+1)
+}
+
+// TestStaleFilesAreRemoved, and not those of a process that may still run. What no retry mends ends Ship.
+func TestStaleFilesAreRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.dir = filepath.Join(w.dir, "made", "by", "ship")
+	w.write(3, rand.New(rand.NewPCG(21, 22)))
+	w.ship()
+	old := time.Now().Add(-2 * staleAfter)
+	for _, name := range []string{".part-1", ".part-2", "sqlbrain-snapshot-1/a", "sqlbrain-snapshot-2/a"} {
+		path := filepath.Join(w.dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		if strings.Contains(name, "1") {
+			require.NoError(t, os.Chtimes(path, old, old))
+			require.NoError(t, os.Chtimes(strings.TrimSuffix(path, "/a"), old, old))
+		}
+	}
+	require.NoError(t, os.Chtimes(filepath.Join(w.dir, "sqlbrain-snapshot-2"), old, old))
+	s := w.shipper()
+	left, err := filepath.Glob(filepath.Join(w.dir, "*-[12]"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(w.dir, ".part-2"), filepath.Join(w.dir, "sqlbrain-snapshot-2")}, left)
+
+	s.manifest.Format++
+	require.NoError(t, s.to.setManifest(s.manifest))
+	require.ErrorIs(t, w.refused(w.store), errFormat)
 }

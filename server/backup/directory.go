@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore/durable"
 )
 
@@ -22,7 +23,11 @@ const (
 	manifestFormat = 1
 	// maxFile bounds a segment that is read into memory. Ship makes much smaller ones, unless a commit is larger.
 	maxFile = 1 << 30
+	// staleAfter is how long a temporary file is not written to before it counts as that of a process that crashed.
+	staleAfter = time.Hour
 )
+
+var errFormat = errors.New("another version wrote it")
 
 // manifest says what a directory has.
 type manifest struct {
@@ -76,7 +81,7 @@ func (d directory) manifest() (m manifest, err error) {
 		return m, fmt.Errorf("%w: %s: %w", ErrDamaged, manifestName, err)
 	}
 	if m.Format != manifestFormat {
-		return m, fmt.Errorf("%s has format %d: another version wrote it", manifestName, m.Format)
+		return m, fmt.Errorf("%s has format %d: %w", manifestName, m.Format, errFormat)
 	}
 	slices.SortFunc(m.Bases, func(a, b base) int { return cmp.Compare(a.Revision, b.Revision) })
 	return m, nil
@@ -95,7 +100,7 @@ func (d directory) setManifest(m manifest) error {
 
 // create writes a file, which has its name once it is complete and flushed.
 func (d directory) create(name string, write func(io.Writer) error) (err error) {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
+	if err := makeDir(string(d)); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(string(d), ".part-")
@@ -117,6 +122,49 @@ func (d directory) create(name string, write func(io.Writer) error) (err error) 
 		return err
 	}
 	return durable.FlushDir(string(d))
+}
+
+// makeDir makes a directory, and its parents, and flushes what names each.
+func makeDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeDir(filepath.Dir(path)); err == nil {
+			err = os.Mkdir(path, 0o700)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return durable.FlushDir(filepath.Dir(path))
+}
+
+// clean removes temporary files and directories that have not changed since a time.
+func (d directory) clean(since time.Time) error {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".part-") && !strings.HasPrefix(e.Name(), snapshot.TempPrefix) {
+			continue
+		}
+		path, inUse := filepath.Join(string(d), e.Name()), false
+		werr := filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			inUse = inUse || err != nil || info.ModTime().After(since)
+			return nil
+		})
+		if werr == nil && !inUse {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
 }
 
 func (d directory) read(name string) ([]byte, error) {

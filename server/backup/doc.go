@@ -21,8 +21,8 @@
 //   - A database that lost commits, or another one, ends Ship before anything of it is published
 //     (TestAnotherHistoryIsRefused, TestReplacedTableGivesNoBase).
 //   - Revisions are restored as they were committed, with the times of their commits (TestRestoreAtEveryRevision).
-//   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart, but
-//     not while the shipper catches up: the log does not have their changes. The lease of each key is restored
+//   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart,
+//     but not while the shipper catches up: the log does not have their changes. The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one directory, as in a rolling update, leave a backup that can be restored: the bytes
 //     of a file decide its name (TestTwoShippers).

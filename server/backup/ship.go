@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"slices"
@@ -62,7 +63,8 @@ type Config struct {
 
 // Ship writes a backup of a table until ctx ends: a base, if the directory has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
-// the disk fails, and returns nil at the end of ctx, else ErrNotContinued or ErrDamaged.
+// the disk fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission or the error of
+// another version's format.
 func Ship(ctx context.Context, cfg Config) error {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
@@ -82,7 +84,8 @@ func Ship(ctx context.Context, cfg Config) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged):
+		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged), errors.Is(err, errFormat),
+			errors.Is(err, fs.ErrPermission):
 			return err
 		case err == nil:
 			failures = 0
@@ -102,8 +105,10 @@ type shipper struct {
 	to       directory
 	mark     *compact.Mark
 	manifest manifest
-	gap      bool      // the next segment begins a new chain
-	looked   time.Time // when leases, users and roles were read
+	gap      bool          // the next segment begins a new chain
+	looked   time.Time     // when leases, users and roles were read
+	took     time.Duration // making the newest base
+	useless  int           // bases in a row that no segment continues
 }
 
 // position returns the newest revision of the backup, 0 if there is none.
@@ -118,6 +123,9 @@ func (s *shipper) position() int64 {
 // open reads the manifest, and compares the table with the backup.
 func (s *shipper) open(ctx context.Context) (err error) {
 	if s.manifest, err = s.to.manifest(); err != nil {
+		return err
+	}
+	if err := s.to.clean(time.Now().Add(-staleAfter)); err != nil {
 		return err
 	}
 	newest := s.manifest.Newest
@@ -216,6 +224,14 @@ func (s *shipper) step(ctx context.Context) error {
 	full, err := s.writeSegment(ctx, position)
 	switch {
 	case errors.Is(err, errGap):
+		if s.gap { // nothing continues the newest base, and nothing may continue the next
+			s.useless = min(s.useless+1, 10)
+			pause := min(s.took<<s.useless, time.Hour)
+			s.Log.Warn("history is compacted before the backup can read it, waiting", "pause", pause)
+			if err := retry.Sleep(ctx, pause); err != nil {
+				return err
+			}
+		}
 		s.Log.Warn("the backup has a gap, a new base follows", "after", position, "error", err)
 		return s.writeBase(ctx)
 	case err != nil || full:
@@ -226,7 +242,7 @@ func (s *shipper) step(ctx context.Context) error {
 
 // writeBase writes the store at its newest revision, from which the log continues.
 func (s *shipper) writeBase(ctx context.Context) (err error) {
-	complete := time.Now().Add(-commitTime)
+	began := time.Now()
 	var made *export.Snapshot
 	file, err := snapshot.NewMaker(s.Directory).Make(ctx, func() (_ *export.Snapshot, err error) {
 		made, err = export.OpenTable(ctx, s.Store)
@@ -260,7 +276,8 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	next.Bases, next.Until = append(slices.Clone(next.Bases), b), later(b.At, complete)
+	next.Bases, next.Until = append(slices.Clone(next.Bases), b), later(b.At, began.Add(-commitTime))
+	s.took = time.Since(began)
 	return s.publish(next, true)
 }
 
@@ -340,7 +357,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if err := s.publish(next, false); err != nil {
 		return false, err
 	}
-	if h.State {
+	if s.useless = 0; h.State {
 		s.looked = looked
 	}
 	return full, nil

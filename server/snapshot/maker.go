@@ -22,6 +22,9 @@ type Maker struct {
 // wait, because each snapshot takes twice its size on disk.
 const atATime = 2
 
+// TempPrefix begins the name of a Maker's temporary directory.
+const TempPrefix = "sqlbrain-snapshot-"
+
 // NewMaker returns a maker that keeps its temporary files in dir, which Make creates if
 // necessary.
 func NewMaker(dir string) *Maker {
@@ -80,7 +83,7 @@ func (m *Maker) Make(ctx context.Context, open func() (*export.Snapshot, error),
 	err = os.MkdirAll(m.dir, 0o700)
 	var dir string
 	if err == nil {
-		dir, err = os.MkdirTemp(m.dir, "sqlbrain-snapshot-")
+		dir, err = os.MkdirTemp(m.dir, TempPrefix)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the directory of snapshots, --snapshot-dir: %w", err)
