@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +39,8 @@ type world struct {
 	t     *testing.T
 	store sqlstore.Store
 	*replica.Replica
-	clock time.Time
+	mu    sync.Mutex
+	clock time.Time // guarded by mu while a replica serves
 	dir   string
 }
 
@@ -52,7 +54,12 @@ func newWorld(t *testing.T) *world {
 func (w *world) serve(store sqlstore.Store) *replica.Replica {
 	cfg := replica.DefaultConfig()
 	cfg.Exclusive, cfg.Logger, cfg.RequestTimeout = true, slog.New(slog.DiscardHandler), eventually.Deadline
-	cfg.CommitClock = func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }
+	cfg.CommitClock = func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.clock = w.clock.Add(time.Second)
+		return w.clock
+	}
 	r, err := replica.OpenLeader(w.t.Context(), store, cfg)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { require.NoError(w.t, r.Close(context.Background())) })
@@ -170,7 +177,7 @@ func TestRestoreAtEveryRevision(t *testing.T) {
 			}
 		}
 	}
-	for _, at := range []Moment{{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: w.clock.Add(-time.Hour)}} {
+	for _, at := range []Moment{{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: time.Now().Add(-2 * time.Hour)}} {
 		_, err := Open(t.Context(), w.dir, at)
 		require.ErrorIs(t, err, ErrNotCovered, "%+v", at)
 	}
@@ -187,7 +194,9 @@ func TestGapIsClosedByABase(t *testing.T) {
 	w.ship()
 	before := w.Revision()
 	want := hash(t, w.Replica, before)
+	w.mu.Lock()
 	w.clock = time.Now()
+	w.mu.Unlock()
 	w.write(10, random)
 	_, err := w.Compact(t.Context(), auth.System, w.Revision()-2, true)
 	require.NoError(t, err)
