@@ -29,7 +29,7 @@ type Count struct {
 	known    bool
 	added    int64 // by commits: coder.FenceToken.Bytes
 	sequence int64 // of the fence row after the newest commit
-	removed  int64 // by compaction, as of the removed row; valid during a scan
+	removed  int64 // by compaction, as of the removed row; valid during a scan, -1 before its first page
 	// watched are keys of tombstones' index rows that compaction removes, and whether a commit has replaced them since.
 	watched  map[string]bool
 	removing bool // Remove is under way
@@ -81,7 +81,7 @@ func (c *Count) Next(n int64) int64 {
 	if !c.known {
 		return 0
 	}
-	return max(c.added+n, 0) // below 0 it is wrong, and counted again
+	return max(c.added+n, 0) // below 0 it is wrong, and the next scan corrects it
 }
 
 // Committed records a commit of ops, after which the fence row's sequence is sequence. A commit that was not written has
@@ -145,7 +145,9 @@ func (c *Count) Remove(ctx context.Context, tombstones [][]byte, remove func() (
 		return nil, err
 	}
 	for _, row := range rows {
-		c.removed += row.Bytes
+		if c.removed >= 0 { // a scan that has read no page yet takes what the removed row holds then
+			c.removed += row.Bytes
+		}
 		if row.Index {
 			if watched[string(row.Key)] {
 				// A commit has counted that it replaced the row. It did, or it created it after the removal.

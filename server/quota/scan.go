@@ -91,7 +91,9 @@ func (c *Count) Scan(ctx context.Context, store sqlstore.Store) (corrected int64
 		default:
 			failures++
 		}
-		if took > scanPage || err != nil {
+		if err != nil { // rows with large values may follow those with small ones
+			limit = max(limit/8, 1)
+		} else if took > scanPage {
 			limit = max(limit/2, 1)
 		} else if took < scanPage/2 {
 			limit = min(2*limit, scanMost)

@@ -22,9 +22,8 @@ func (l *leader) countBytes(ctx context.Context) {
 			return
 		}
 		wait, err := l.recountIn(ctx)
-		if err == nil && wait > 0 {
-			_ = retry.Sleep(ctx, wait) // ctx ended: the loop sees it
-			continue
+		if err == nil && wait > 0 && retry.Sleep(ctx, wait) != nil {
+			return
 		}
 		if err == nil {
 			err = l.recount(ctx)
