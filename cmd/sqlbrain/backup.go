@@ -151,33 +151,11 @@ func writeBackup(ctx context.Context, store sqlstore.Store, dir string,
 
 // createComplete creates the file path, mode 0600, with what write writes. The file has its name once it is complete
 // and flushed; an error before that leaves nothing. Errors: fs.ErrExist.
-func createComplete(path string, write func(io.Writer) error) (err error) {
+func createComplete(path string, write func(io.Writer) error) error {
 	if err := refuseExisting(path); err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".part-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // after the rename nothing has this name
-		}
-	}()
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := refuseExisting(path); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return durable.FlushDir(dir)
+	return durable.Create(path, "."+filepath.Base(path)+".part-", write, func() error { return refuseExisting(path) })
 }
 
 func refuseExisting(path string) error {

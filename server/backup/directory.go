@@ -19,6 +19,7 @@ import (
 
 const (
 	manifestName = "manifest.json"
+	partPrefix   = ".part-" // of temporary files
 	// manifestFormat is raised when older versions must not read a backup.
 	manifestFormat = 1
 	// maxFile bounds a segment that is read into memory. Ship makes much smaller ones, unless a commit is larger.
@@ -99,46 +100,11 @@ func (d directory) setManifest(m manifest) error {
 }
 
 // create writes a file, which has its name once it is complete and flushed.
-func (d directory) create(name string, write func(io.Writer) error) (err error) {
-	if err := makeDir(string(d)); err != nil {
+func (d directory) create(name string, write func(io.Writer) error) error {
+	if err := durable.MakeDir(string(d), durable.FlushDir); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(string(d), ".part-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // after the rename nothing has this name
-		}
-	}()
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(string(d), name)); err != nil {
-		return err
-	}
-	return durable.FlushDir(string(d))
-}
-
-// makeDir makes a directory, and its parents, and flushes what names each.
-func makeDir(path string) error {
-	err := os.Mkdir(path, 0o700)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeDir(filepath.Dir(path)); err == nil {
-			err = os.Mkdir(path, 0o700)
-		}
-	}
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return durable.FlushDir(filepath.Dir(path))
+	return durable.Create(filepath.Join(string(d), name), partPrefix, write, nil)
 }
 
 // clean removes temporary files and directories that have not changed since a time.
@@ -148,7 +114,7 @@ func (d directory) clean(since time.Time) error {
 		return nil
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".part-") && !strings.HasPrefix(e.Name(), snapshot.TempPrefix) {
+		if !strings.HasPrefix(e.Name(), partPrefix) && !strings.HasPrefix(e.Name(), snapshot.TempPrefix) {
 			continue
 		}
 		path, inUse := filepath.Join(string(d), e.Name()), false

@@ -16,6 +16,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/durable"
 )
 
 // connect returns a connector to the file that u names. With readOnly, it neither creates the file nor changes its
@@ -26,7 +27,7 @@ func connect(u *sqlstore.URL, readOnly bool, logger *slog.Logger) (driver.Connec
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %s: %w", u, err)
 	}
-	if err := createDir(filepath.Dir(path)); err != nil {
+	if err := durable.MakeDir(filepath.Dir(path), flushDir); err != nil {
 		return nil, fmt.Errorf("sqlite: create the directory of %s: %w", u, err)
 	}
 	if mountPoint(path) {

@@ -33,22 +33,6 @@ func createPrivate(path string) error {
 	return errors.Join(f.Chmod(fileMode), f.Close(), flushDir(filepath.Dir(path)))
 }
 
-// createDir creates a directory with mode 0700, and those above it, unless they exist. A loss of power does not undo
-// that.
-func createDir(path string) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	parent := filepath.Dir(path)
-	if err := createDir(parent); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return flushDir(parent)
-}
-
 // flushDir is replaced by tests.
 var flushDir = durable.FlushDir
 
