@@ -61,17 +61,30 @@ func (p *program) withPast(ctx context.Context, f func(*past) error) error {
 	})
 }
 
+// parseMoment reads a flag that names a revision, or a time: then revision is 0.
+func parseMoment(flag, text string) (revision int64, at time.Time, err error) {
+	if revision, err = strconv.ParseInt(text, 10, 64); err == nil {
+		if revision < 1 {
+			return 0, at, &usageError{fmt.Errorf("--%s %s: revisions begin at 1", flag, text)}
+		}
+		return revision, at, nil
+	}
+	if at, err = history.ParseTime(text, time.Now()); err != nil {
+		return 0, at, &usageError{fmt.Errorf("--%s %s is no revision, and %w", flag, text, err)}
+	}
+	return 0, at, nil
+}
+
 // at returns the revision that a flag means, the newest if it is empty. Errors have etcd's texts where it has some.
 func (p *past) at(ctx context.Context, flag, text string) (int64, error) {
 	if text == "" {
 		return p.revision, nil
 	}
-	revision, err := strconv.ParseInt(text, 10, 64)
+	revision, moment, err := parseMoment(flag, text)
 	if err != nil {
-		moment, err := history.ParseTime(text, time.Now())
-		if err != nil {
-			return 0, &usageError{fmt.Errorf("--%s %s is no revision, and %w", flag, text, err)}
-		}
+		return 0, err
+	}
+	if revision == 0 {
 		revision, err = p.log.RevisionAt(ctx, moment, p.revision)
 		if err != nil {
 			return 0, fmt.Errorf("--%s %s: %w", flag, text, err)
@@ -82,8 +95,6 @@ func (p *past) at(ctx context.Context, flag, text string) (int64, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case revision < 1:
-		return 0, &usageError{fmt.Errorf("--%s %s: revisions begin at 1", flag, text)}
 	case revision > p.revision:
 		return 0, fmt.Errorf("--%s %s: %s: the newest is %d", flag, text, rpctypes.ErrorDesc(rpctypes.ErrGRPCFutureRev),
 			p.revision)

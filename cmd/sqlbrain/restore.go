@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -136,12 +135,8 @@ func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOpti
 	}
 	var moment backup.Moment
 	if c.at != "" {
-		if moment.Revision, err = strconv.ParseInt(c.at, 10, 64); err != nil {
-			if moment.Time, err = history.ParseTime(c.at, time.Now()); err != nil {
-				return nil, &usageError{fmt.Errorf("--at %s is no revision, and %w", c.at, err)}
-			}
-		} else if moment.Revision < 1 {
-			return nil, &usageError{errors.New("--at: revisions begin at 1")}
+		if moment.Revision, moment.Time, err = parseMoment("at", c.at); err != nil {
+			return nil, err
 		}
 	}
 	b, err := backup.Open(ctx, dir, moment)
