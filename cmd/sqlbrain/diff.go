@@ -207,7 +207,7 @@ func (p *past) read(ctx context.Context, some []*difference) ([]*difference, err
 		if older == nil && d.before != 0 || newer == nil && !d.deleted {
 			return nil, fmt.Errorf("a version of %q is missing: compaction may have removed it meanwhile", d.Key)
 		}
-		d.Time = timeText(d.at)
+		d.Time = history.FormatTime(d.at)
 		switch {
 		case d.before == 0:
 			d.Change, d.value = "created", newer.Value

@@ -108,7 +108,7 @@ func (c *historyCommand) run(ctx context.Context, key []byte) error {
 }
 
 func lineOf(rec *coder.Record, at time.Time) versionLine {
-	v := versionLine{Revision: rec.ModRevision, Time: timeText(at), Change: "changed", Version: rec.Version,
+	v := versionLine{Revision: rec.ModRevision, Time: history.FormatTime(at), Change: "changed", Version: rec.Version,
 		Bytes: len(rec.Value)}
 	if rec.Lease != 0 {
 		v.Lease = strconv.FormatInt(rec.Lease, 16)
@@ -120,12 +120,4 @@ func lineOf(rec *coder.Record, at time.Time) versionLine {
 		v.Change = "created"
 	}
 	return v
-}
-
-// timeText writes the time of a commit; empty for the zero time.
-func timeText(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return history.FormatTime(at)
 }

@@ -103,7 +103,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 				break
 			}
 			body := h.event(r, e)
-			body.Time = timeText(commit.At)
+			body.Time = history.FormatTime(commit.At)
 			h.rendering.slots.Release(1)
 			if err = out.send(body); err != nil {
 				break

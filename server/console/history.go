@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
@@ -63,14 +62,6 @@ func (h *Handler) history(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return h.viewer(r, key).history(r.Context(), res, int(limit))
 }
 
-// timeText writes the time of a commit; empty for the zero time.
-func timeText(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return history.FormatTime(at)
-}
-
 func (v viewer) history(ctx context.Context, res *read.KeyHistory, limit int) (*historyBody, error) {
 	out := &historyBody{Revision: res.Revision, CompactRevision: max(res.CompactRevision, 0), Versions: []versionBody{}}
 	all := res.Versions
@@ -95,7 +86,7 @@ func (v viewer) history(ctx context.Context, res *read.KeyHistory, limit int) (*
 		}
 		b := versionOf(rec, newer)
 		if i < len(res.Times) {
-			b.Time = timeText(res.Times[i])
+			b.Time = history.FormatTime(res.Times[i])
 		}
 		switch {
 		case i+1 < len(all):

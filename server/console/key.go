@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 )
 
 // keyBody is everything about a key at the current revision.
@@ -57,7 +59,7 @@ func (h *Handler) key(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Meta = &metaBody{kv.CreateRevision, kv.ModRevision, kv.Version, timeText(changed.At)}
+	out.Meta = &metaBody{kv.CreateRevision, kv.ModRevision, kv.Version, history.FormatTime(changed.At)}
 	out.Value = h.viewer(r, key).view(kv.Value)
 	if kv.Lease != 0 {
 		left, err := h.lease.LeaseTimeToLive(caller(r), &pb.LeaseTimeToLiveRequest{ID: kv.Lease})

@@ -174,8 +174,13 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// FormatTime returns the time of a commit in RFC 3339, in UTC and milliseconds.
-func FormatTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+// FormatTime returns the time of a commit in RFC 3339, in UTC and milliseconds; "" for the zero time.
+func FormatTime(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
 
 // firstCommit returns the first log row of r: the newest revision of its commit, and its value. Errors: errNoCommit,
 // the database's.

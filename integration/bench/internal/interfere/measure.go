@@ -31,8 +31,8 @@ var (
 	Tiny = Options{Clients: 2, Keys: 256, Versions: 2, ValueSize: 32, Quiet: 100 * time.Millisecond}
 )
 
-// None is the name of the row without background work.
-const None = "none"
+// none is the name of the row without background work.
+const none = "none"
 
 // Figure is what clients saw while a work was done. Latencies are in milliseconds.
 type Figure struct {

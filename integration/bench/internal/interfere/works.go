@@ -19,7 +19,7 @@ type work struct {
 
 // works are done in this order: the first ones need the history, which compaction removes.
 var works = []work{
-	{name: None, do: func(ctx context.Context, b *background) error {
+	{name: none, do: func(ctx context.Context, b *background) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
