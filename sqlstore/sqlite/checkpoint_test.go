@@ -45,7 +45,7 @@ func logFrames(t *testing.T, s *sqldb.Store) (frames int) {
 func TestLogIsBoundedWhileClientsRead(t *testing.T) {
 	frames, pages, wait := checkpointFrames, countPages, restartWait
 	checkpointFrames, countPages, restartWait = 100, 20, time.Minute
-	defer func() { checkpointFrames, countPages, restartWait = frames, pages, wait }()
+	t.Cleanup(func() { checkpointFrames, countPages, restartWait = frames, pages, wait }) // after the store is closed
 	s := openURL(t, newURL(t), sqlstore.Options{})
 	put(t, s, "k", 1)
 	for began, before := 0, 0; began < 3; {
@@ -71,7 +71,7 @@ func TestLogIsBoundedWhileClientsRead(t *testing.T) {
 func TestFramesAreMovedBesideCommits(t *testing.T) {
 	beside, pages := movedBeside, countPages
 	movedBeside, countPages = 200, 20
-	defer func() { movedBeside, countPages = beside, pages }()
+	t.Cleanup(func() { movedBeside, countPages = beside, pages }) // after the store is closed
 	s := openURL(t, newURL(t), sqlstore.Options{})
 	for moved := 0; moved < movedBeside; time.Sleep(time.Millisecond) {
 		var busy, frames int
