@@ -91,14 +91,14 @@ func (p *program) backup(ctx context.Context, path string, form output) error {
 
 // ship writes a continuous backup until ctx ends.
 func (p *program) ship(ctx context.Context, target string, form output) error {
-	dir, err := backup.Directory(target)
+	place, err := backup.OpenPlace(target)
 	if err != nil {
 		return &usageError{fmt.Errorf("--to %w", err)}
 	}
 	newest := int64(0)
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{ReplaceAttr: logged}))
 	err = p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
-		return backup.Ship(ctx, backup.Config{Store: store, Directory: dir, Log: log,
+		return backup.Ship(ctx, backup.Config{Store: store, To: place, Log: log,
 			About: snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion},
 			Shipped: func(revision int64) {
 				if newest == 0 {
@@ -113,11 +113,11 @@ func (p *program) ship(ctx context.Context, target string, form output) error {
 	if form == outputJSON {
 		return json.NewEncoder(p.stdout).Encode(struct {
 			Datastore string `json:"datastore"`
-			Directory string `json:"directory"`
+			To        string `json:"to"`
 			Revision  int64  `json:"revision"`
-		}{p.settings.URL().String(), dir, newest})
+		}{p.settings.URL().String(), place.String(), newest})
 	}
-	_, err = fmt.Fprintf(p.stdout, "datastore   %s\ndirectory   %s\nrevision    %d\n", p.settings.URL(), dir, newest)
+	_, err = fmt.Fprintf(p.stdout, "datastore   %s\nto          %s\nrevision    %d\n", p.settings.URL(), place, newest)
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -207,6 +206,8 @@ func TestContinuousBackup(t *testing.T) {
 		n := startNode(t, "--datastore", datastore)
 		c, ctx := n.client(t), testContext(t)
 		target := "file://" + filepath.ToSlash(t.TempDir())
+		place, err := backup.OpenPlace(target)
+		require.NoError(t, err)
 		lease, err := c.Grant(ctx, 10_000)
 		require.NoError(t, err)
 		put := func(key string) int64 {
@@ -226,7 +227,7 @@ func TestContinuousBackup(t *testing.T) {
 				done <- answer{code, stdout.String(), stderr.String()}
 			}()
 			eventually.True(t, "the backup has it", func() bool {
-				b, err := backup.Open(ctx, strings.TrimPrefix(target, "file://"), backup.Moment{})
+				b, err := backup.Open(ctx, backup.Source{Place: place}, backup.Moment{})
 				if err != nil {
 					return false
 				}
@@ -269,6 +270,6 @@ func TestContinuousBackup(t *testing.T) {
 			execute(t, "restore", "--from", target, "--at", at, "--datastore", sqliteURL(t)).requireRefused(t, want)
 		}
 		execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "--at is for a continuous backup")
-		execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no directory")
+		execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no place")
 	})
 }

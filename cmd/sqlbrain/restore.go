@@ -129,7 +129,7 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 // loadContinuous fills the database from a continuous backup.
 func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOptions,
 	into func(load) (*snapshot.Loaded, error)) (*snapshot.Loaded, error) {
-	dir, err := backup.Directory(c.source.endpoint)
+	place, err := backup.OpenPlace(c.source.endpoint)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--from %w", err)}
 	}
@@ -139,7 +139,7 @@ func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOpti
 			return nil, err
 		}
 	}
-	b, err := backup.Open(ctx, dir, moment)
+	b, err := backup.Open(ctx, backup.Source{Place: place, TempDir: c.source.directory}, moment)
 	if err != nil {
 		return nil, err
 	}

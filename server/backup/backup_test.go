@@ -66,6 +66,8 @@ func (w *world) serve(store sqlstore.Store) *replica.Replica {
 	return r
 }
 
+func (w *world) source() Source { return Source{Place: directory(w.dir)} }
+
 // write makes n transactions of random puts and deletes.
 func (w *world) write(n int, random *rand.Rand) {
 	for range n {
@@ -89,7 +91,7 @@ func (w *world) ship() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	newest := w.Revision()
-	err := Ship(ctx, Config{Store: w.store, Directory: w.dir, Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
+	err := Ship(ctx, Config{Store: w.store, To: directory(w.dir), Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
 		Interval: time.Millisecond, Shipped: func(revision int64) {
 			if revision >= newest {
 				cancel()
@@ -100,8 +102,8 @@ func (w *world) ship() {
 
 // shipper returns one whose steps the test calls.
 func (w *world) shipper() *shipper {
-	s := &shipper{Config: Config{Store: w.store, Directory: w.dir, Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: directory(w.dir), mark: compact.NewMark(w.store)}
+	s := &shipper{Config: Config{Store: w.store, To: directory(w.dir), Log: slog.New(slog.DiscardHandler),
+		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: archive{directory(w.dir)}, mark: compact.NewMark(w.store)}
 	require.NoError(w.t, s.open(w.t.Context()))
 	return s
 }
@@ -132,7 +134,7 @@ func hash(t *testing.T, r *replica.Replica, revision int64) uint32 {
 // restored returns what a backup was restored to.
 func (w *world) restored(at Moment) (*replica.Replica, sqlstore.Store) {
 	w.t.Helper()
-	b, err := Open(w.t.Context(), w.dir, at)
+	b, err := Open(w.t.Context(), w.source(), at)
 	require.NoError(w.t, err)
 	store := memstore.New()
 	w.t.Cleanup(func() { require.NoError(w.t, store.Close()) })
@@ -178,7 +180,7 @@ func TestRestoreAtEveryRevision(t *testing.T) {
 		}
 	}
 	for _, at := range []Moment{{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: time.Now().Add(-2 * time.Hour)}} {
-		_, err := Open(t.Context(), w.dir, at)
+		_, err := Open(t.Context(), w.source(), at)
 		require.ErrorIs(t, err, ErrNotCovered, "%+v", at)
 	}
 }
@@ -215,7 +217,7 @@ func TestGapIsClosedByABase(t *testing.T) {
 	require.NoError(t, err)
 	for _, at := range []Moment{{Revision: before + 1}, {Time: last.At.Add(-time.Second)},
 		{Time: last.At.Add(-5 * time.Second)}} {
-		_, err = Open(t.Context(), w.dir, at)
+		_, err = Open(t.Context(), w.source(), at)
 		require.ErrorIs(t, err, ErrNotCovered, "%+v is in the gap", at)
 	}
 }
@@ -228,17 +230,17 @@ func TestTimesAfterTheEndAreRefused(t *testing.T) {
 	s := w.shipper()
 	refused := func(at time.Time) {
 		t.Helper()
-		_, err := Open(t.Context(), w.dir, Moment{Time: at})
+		_, err := Open(t.Context(), w.source(), Moment{Time: at})
 		require.ErrorIs(t, err, ErrNotCovered)
 	}
 	refused(time.Now())
 	refused(time.Now().Add(100 * time.Hour))
 
 	// While nothing is written, the manifest says so.
-	m, err := s.to.manifest()
+	m, err := s.to.manifest(t.Context())
 	require.NoError(t, err)
 	m.Until = m.Until.Add(-time.Minute)
-	require.NoError(t, s.to.setManifest(m))
+	require.NoError(t, s.to.setManifest(t.Context(), m))
 	idle := time.Now().Add(-30 * time.Second)
 	refused(idle)
 	require.NoError(t, s.open(t.Context()))
@@ -277,7 +279,7 @@ func TestDamageIsFound(t *testing.T) {
 	base := w.Revision()
 	w.write(20, random)
 	w.ship()
-	_, err := Open(t.Context(), w.dir, Moment{})
+	_, err := Open(t.Context(), w.source(), Moment{})
 	require.NoError(t, err)
 	names, err := filepath.Glob(filepath.Join(w.dir, "log-*"))
 	require.NoError(t, err)
@@ -302,7 +304,7 @@ func TestDamageIsFound(t *testing.T) {
 			require.NoError(t, err)
 			for _, at := range []Moment{{}, {Revision: s.First}, {Time: damagedAt.At},
 				{Time: damagedAt.At.Add(-time.Second)}} {
-				_, err := Open(t.Context(), w.dir, at)
+				_, err := Open(t.Context(), w.source(), at)
 				require.ErrorIs(t, err, ErrDamaged, "%s: %s: %+v", name, what, at)
 			}
 			for _, revision := range []int64{base, max(base, s.First-2), s.First - 1} {
@@ -312,7 +314,7 @@ func TestDamageIsFound(t *testing.T) {
 					if at.Revision == 0 && revision == s.First-1 {
 						continue // the damaged segment might have another commit of that time
 					}
-					b, err := Open(t.Context(), w.dir, at)
+					b, err := Open(t.Context(), w.source(), at)
 					require.NoError(t, err, "%s: %s: revision %d", name, what, revision)
 					require.ErrorIs(t, b.Damage(), ErrDamaged)
 					newest, _ := b.Newest()
@@ -322,7 +324,7 @@ func TestDamageIsFound(t *testing.T) {
 			require.NoError(t, os.WriteFile(name, content, 0o600))
 		}
 	}
-	b, err := Open(t.Context(), w.dir, Moment{})
+	b, err := Open(t.Context(), w.source(), Moment{})
 	require.NoError(t, err)
 	require.NoError(t, b.Damage())
 
@@ -336,7 +338,7 @@ func TestDamageIsFound(t *testing.T) {
 
 	manifest := filepath.Join(w.dir, manifestName)
 	require.NoError(t, os.WriteFile(manifest, []byte("{"), 0o600))
-	_, err = Open(t.Context(), w.dir, Moment{})
+	_, err = Open(t.Context(), w.source(), Moment{})
 	require.ErrorIs(t, err, ErrDamaged)
 	require.NoError(t, os.Remove(manifest))
 	require.ErrorIs(t, w.refused(w.store), ErrDamaged, "the files would be stranded")
@@ -346,7 +348,7 @@ func TestDamageIsFound(t *testing.T) {
 func (w *world) refused(store sqlstore.Store) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), eventually.Deadline)
 	defer cancel()
-	return Ship(ctx, Config{Store: store, Directory: w.dir, Log: slog.New(slog.DiscardHandler)})
+	return Ship(ctx, Config{Store: store, To: directory(w.dir), Log: slog.New(slog.DiscardHandler)})
 }
 
 // TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits; while the shipper runs, too, and if
@@ -471,7 +473,7 @@ func TestUsersAreOfOneVersion(t *testing.T) {
 	s.Store = store
 	require.NoError(t, s.step(t.Context()))
 	require.True(t, changed)
-	b, err := Open(t.Context(), w.dir, Moment{})
+	b, err := Open(t.Context(), w.source(), Moment{})
 	require.NoError(t, err)
 	_, users := b.State()
 	require.Len(t, users.Users, 1)
@@ -578,6 +580,6 @@ func TestStaleFilesAreRemoved(t *testing.T) {
 	require.Equal(t, []string{filepath.Join(w.dir, ".part-2"), filepath.Join(w.dir, "sqlbrain-snapshot-2")}, left)
 
 	s.manifest.Format++
-	require.NoError(t, s.to.setManifest(s.manifest))
+	require.NoError(t, s.to.setManifest(t.Context(), s.manifest))
 	require.ErrorIs(t, w.refused(w.store), errFormat)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -28,7 +30,8 @@ type Moment struct {
 
 // Backup is a backup at a moment. It implements snapshot.Log.
 type Backup struct {
-	from     directory
+	from     archive
+	tempDir  string
 	base     base
 	segments []segment
 	at       Moment
@@ -43,16 +46,23 @@ type Backup struct {
 	users      *auth.Change
 }
 
+// Source is where a backup is read from.
+type Source struct {
+	Place Place
+	// TempDir is where Load keeps a base that is not in a directory. "": os.TempDir.
+	TempDir string
+}
+
 // Open finds what a moment needs, and reads all of it once to find damage. Errors: ErrNotCovered, ErrDamaged, the
-// disk's.
-func Open(ctx context.Context, dir string, at Moment) (*Backup, error) {
-	b := &Backup{from: directory(dir), at: at}
-	m, err := b.from.manifest()
+// place's.
+func Open(ctx context.Context, from Source, at Moment) (*Backup, error) {
+	b := &Backup{from: archive{from.Place}, tempDir: from.TempDir, at: at}
+	m, err := b.from.manifest(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(m.Bases) == 0 {
-		return nil, fmt.Errorf("%w: %s has no base", ErrNotCovered, dir)
+		return nil, fmt.Errorf("%w: %s has no base", ErrNotCovered, from.Place)
 	}
 	end, until, following := m.Newest, m.Until, int64(math.MaxInt64)
 	i := len(m.Bases) - 1
@@ -65,7 +75,7 @@ func Open(ctx context.Context, dir string, at Moment) (*Backup, error) {
 	}
 	b.base = m.Bases[i]
 	b.newest, b.began = b.base.Revision, b.base.At
-	b.segments, b.damage = b.from.chain(end, b.base.Revision+1)
+	b.segments, b.damage = b.from.chain(ctx, end, b.base.Revision+1)
 	err = b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
 		if b.newestTime.IsZero() && at.Before(b.began) {
 			b.began = at
@@ -105,13 +115,40 @@ func (b *Backup) Newest() (revision int64, at time.Time) { return b.newest, b.ne
 // Load fills a store with the backup, see snapshot.Saved.Load.
 func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
 	o snapshot.LoadOptions) (l *snapshot.Loaded, err error) {
-	file, err := snapshot.Open(ctx, filepath.Join(string(b.from), b.base.name()), false)
+	path, remove, err := b.localBase(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	file, err := snapshot.Open(ctx, path, false)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	o.Log = b
 	return file.Load(ctx, store, o)
+}
+
+// localBase returns the path of the base, and what removes it if it is a copy.
+func (b *Backup) localBase(ctx context.Context) (path string, remove func() error, err error) {
+	if d, ok := b.from.Place.(directory); ok {
+		return filepath.Join(string(d), b.base.name()), func() error { return nil }, nil
+	}
+	in, err := b.from.Read(ctx, b.base.name())
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := os.CreateTemp(b.tempDir, "sqlbrain-restore-")
+	if err == nil {
+		_, err = io.Copy(out, in)
+		if err = errors.Join(err, out.Close()); err != nil {
+			err = errors.Join(err, os.Remove(out.Name()))
+		}
+	}
+	if err = errors.Join(err, in.Close()); err != nil {
+		return "", nil, err
+	}
+	return out.Name(), func() error { return os.Remove(out.Name()) }, nil
 }
 
 // Began implements snapshot.Log.
@@ -136,7 +173,7 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		file, err := b.from.open(s)
+		file, err := b.from.open(ctx, s)
 		r := &rows{backup: b, f: f, leases: make(map[int64]coder.Lease)}
 		var h header
 		if err == nil {

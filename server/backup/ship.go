@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"os"
 	"slices"
 	"time"
 
@@ -40,18 +41,21 @@ const (
 	valuesAtATime = 100
 )
 
-// ErrNotContinued: the database does not continue what the directory has: it is another cluster's, or lost commits.
-var ErrNotContinued = errors.New("the database does not continue this backup: choose an empty directory")
+// ErrNotContinued: the database does not continue what the place has: it is another cluster's, or lost commits.
+var ErrNotContinued = errors.New("the database does not continue this backup: choose an empty place")
 
 // errGap: the log does not go back to the newest revision of the backup.
 var errGap = errors.New("the log does not go back to the end of the backup")
 
 // Config configures Ship.
 type Config struct {
-	Store     sqlstore.Store
-	Directory string
-	Log       *slog.Logger
-	About     snapshot.About // of the bases
+	Store sqlstore.Store
+	To    Place
+	// TempDir is where bases are made, of up to twice the size of the data. "": in the directory of a file:// place, else
+	// os.TempDir.
+	TempDir string
+	Log     *slog.Logger
+	About   snapshot.About // of the bases
 	// Shipped, if not nil, is called with the newest revision of the backup.
 	Shipped func(revision int64)
 
@@ -61,15 +65,15 @@ type Config struct {
 	SegmentBytes  int           // of rows, above which a segment ends
 }
 
-// Ship writes a backup of a table until ctx ends: a base, if the directory has none that can be continued, then the
+// Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
-// the disk fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission or the error of
+// the place fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission or the error of
 // another version's format.
 func Ship(ctx context.Context, cfg Config) error {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes)
-	s := &shipper{Config: cfg, to: directory(cfg.Directory), mark: compact.NewMark(cfg.Store)}
+	s := &shipper{Config: cfg, to: archive{cfg.To}, mark: compact.NewMark(cfg.Store)}
 	opened := false
 	for failures := 0; ; {
 		var err error
@@ -102,7 +106,7 @@ func Ship(ctx context.Context, cfg Config) error {
 // shipper is one Ship. It belongs to one goroutine.
 type shipper struct {
 	Config
-	to       directory
+	to       archive
 	mark     *compact.Mark
 	manifest manifest
 	gap      bool          // the next segment begins a new chain
@@ -122,23 +126,25 @@ func (s *shipper) position() int64 {
 
 // open reads the manifest, and compares the table with the backup.
 func (s *shipper) open(ctx context.Context) (err error) {
-	if s.manifest, err = s.to.manifest(); err != nil {
+	if s.manifest, err = s.to.manifest(ctx); err != nil {
 		return err
 	}
-	if err := s.to.clean(time.Now().Add(-staleAfter)); err != nil {
-		return err
+	if d, ok := s.To.(directory); ok {
+		if err := d.clean(time.Now().Add(-staleAfter)); err != nil {
+			return err
+		}
 	}
 	newest := s.manifest.Newest
 	s.gap = newest.Last != s.position() // a base is newer
 	if newest.Last > 0 {
-		if _, err := s.to.open(newest); err != nil {
+		if _, err := s.to.open(ctx, newest); err != nil {
 			return fmt.Errorf("%s: %w", newest.name(), err)
 		}
 	}
 	if s.manifest.Cluster != "" {
 		return s.compare(ctx)
 	}
-	switch names, err := s.to.files(); {
+	switch names, err := s.to.files(ctx); {
 	case err != nil:
 		return err
 	case len(names) > 0:
@@ -147,7 +153,7 @@ func (s *shipper) open(ctx context.Context) (err error) {
 	if s.manifest.Cluster, err = s.identity(ctx); err != nil {
 		return err
 	}
-	return s.to.setManifest(s.manifest)
+	return s.to.setManifest(ctx, s.manifest)
 }
 
 // identity returns the identity of the cluster as a manifest has it. Errors: those of an unfinished job, the
@@ -215,7 +221,7 @@ func (s *shipper) step(ctx context.Context) error {
 			}
 			next := s.manifest
 			next.Until = complete
-			if err := s.publish(next, s.gap); err != nil {
+			if err := s.publish(ctx, next, s.gap); err != nil {
 				return err
 			}
 		}
@@ -244,7 +250,7 @@ func (s *shipper) step(ctx context.Context) error {
 func (s *shipper) writeBase(ctx context.Context) (err error) {
 	began := time.Now()
 	var made *export.Snapshot
-	file, err := snapshot.NewMaker(s.Directory).Make(ctx, func() (_ *export.Snapshot, err error) {
+	file, err := snapshot.NewMaker(s.tempDir()).Make(ctx, func() (_ *export.Snapshot, err error) {
 		made, err = export.OpenTable(ctx, s.Store)
 		return made, err
 	}, s.About)
@@ -267,7 +273,7 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	if err := s.compare(ctx); err != nil {
 		return err
 	}
-	err = s.to.create(b.name(), func(w io.Writer) error {
+	err = s.to.Create(ctx, b.name(), func(w io.Writer) error {
 		return file.Send(func(block []byte, _ int64) error {
 			_, err := w.Write(block)
 			return errors.Join(err, ctx.Err())
@@ -278,12 +284,19 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	}
 	next.Bases, next.Until = append(slices.Clone(next.Bases), b), later(b.At, began.Add(-commitTime))
 	s.took = time.Since(began)
-	return s.publish(next, true)
+	return s.publish(ctx, next, true)
+}
+
+func (s *shipper) tempDir() string {
+	if d, ok := s.To.(directory); ok && s.TempDir == "" {
+		return string(d)
+	}
+	return cmp.Or(s.TempDir, os.TempDir())
 }
 
 // publish makes next the manifest.
-func (s *shipper) publish(next manifest, gap bool) error {
-	if err := s.to.setManifest(next); err != nil {
+func (s *shipper) publish(ctx context.Context, next manifest, gap bool) error {
+	if err := s.to.setManifest(ctx, next); err != nil {
 		return err
 	}
 	s.manifest, s.gap = next, gap
@@ -294,7 +307,7 @@ func (s *shipper) publish(next manifest, gap bool) error {
 }
 
 // writeSegment writes the commits after position, as many as a segment has: then it is full. Errors: errGap, the
-// database's, the disk's.
+// database's, the place's.
 func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, err error) {
 	complete := time.Now().Add(-commitTime)
 	rows, last, full, err := s.commits(ctx, position)
@@ -334,7 +347,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 		return false, err
 	}
 	written := segment{First: h.First, Last: h.Last, Hash: hash}
-	err = s.to.create(written.name(), func(w io.Writer) error {
+	err = s.to.Create(ctx, written.name(), func(w io.Writer) error {
 		_, err := w.Write(file)
 		return err
 	})
@@ -354,7 +367,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if !full {
 		next.Until = later(next.Until, complete)
 	}
-	if err := s.publish(next, false); err != nil {
+	if err := s.publish(ctx, next, false); err != nil {
 		return false, err
 	}
 	if s.useless = 0; h.State {
