@@ -148,7 +148,9 @@ func (v *View) applySegment(r *coder.Record) (old *coder.Record, kept bool) {
 	}
 	size := s.bytes
 	old = s.set(r)
-	s.forget(v.segmentBytes)
+	if s.forget(v.segmentBytes); s.live == 0 {
+		s.trim(s.last) // a span known to be empty spares later ranges its tombstones, for a few bytes
+	}
 	v.used += s.bytes - size
 	for s.bytes-s.history > v.segmentBytes && len(s.items) > 1 {
 		size := s.bytes

@@ -500,7 +500,8 @@ func TestRangesReadOnceEvictNothing(t *testing.T) {
 func TestPagesAreReadAtTheirRevisionWhileKeysChange(t *testing.T) {
 	v := newView(t, Config{Budget: 16 << 20})
 	all := coder.Span{Start: []byte("a"), End: []byte("b")}
-	v.Begin(all, true).Keep(nil, nil, 1)
+	stays := &coder.Record{Key: []byte("a"), ModRevision: 1} // else the history would go with the last key
+	v.Begin(all, true).Keep(nil, []*coder.Record{stays}, 1)
 	for i := range 300 {
 		v.put(&coder.Record{Key: fmt.Appendf(nil, "a%03d", i), Value: make([]byte, 100), ModRevision: int64(i + 2)})
 	}
@@ -509,7 +510,7 @@ func TestPagesAreReadAtTheirRevisionWhileKeysChange(t *testing.T) {
 			Tombstone: true}, int64(i+2))})
 	}
 	for rev := int64(1); rev <= 601; rev++ {
-		want := min(rev-1, 601-rev)
+		want := 1 + min(rev-1, 601-rev)
 		got, rest, known := v.Scan(nil, all, rev, true, unlimited)
 		if !known || rest.Start != nil || int64(len(got)) != want {
 			t.Fatalf("revision %d: %d records, want %d; %q is left", rev, len(got), want, rest.Start)
@@ -521,6 +522,30 @@ func TestPagesAreReadAtTheirRevisionWhileKeysChange(t *testing.T) {
 	reversed := coder.Span{Start: []byte("a200"), End: []byte("a100")}
 	if got, rest, known := v.Scan(nil, reversed, 301, true, unlimited); !known || rest.Start != nil || len(got) != 0 {
 		t.Fatalf("a span that ends before it starts has %d records, and %q is left", len(got), rest.Start)
+	}
+	v.check(t)
+}
+
+// TestEmptySpansStayKnown: they take next to nothing, so that ranges never walk over their tombstones in the table.
+func TestEmptySpansStayKnown(t *testing.T) {
+	v := newView(t, Config{Budget: 1 << 20})
+	all, rev := coder.Span{Start: []byte("a0000"), End: []byte("a1000")}, int64(1)
+	for i := range 1000 {
+		span := coder.Span{Start: fmt.Appendf(nil, "a%04d", i), End: fmt.Appendf(nil, "a%04d", i+1)}
+		var records []*coder.Record
+		for j := range 10 {
+			records = append(records, &coder.Record{Key: fmt.Appendf(nil, "%s-%d", span.Start, j),
+				Value: make([]byte, 500), ModRevision: rev})
+		}
+		v.Begin(span, true).Keep(nil, records, rev)
+		for _, r := range records {
+			rev++
+			v.Apply([]*watch.Event{changeOf(&coder.Record{Key: r.Key, ModRevision: rev, Tombstone: true}, r.ModRevision)})
+		}
+	}
+	got, rest, known := v.Scan(nil, all, rev, true, unlimited)
+	if !known || rest.Start != nil || len(got) != 0 {
+		t.Errorf("%d records, and %q is left (%t): %+v", len(got), rest.Start, known, v.Stats())
 	}
 	v.check(t)
 }
