@@ -25,7 +25,7 @@ import (
 func (p *program) newBackupCommand() *cobra.Command {
 	output, to, continuous := outputTable, "", false
 	cmd := &cobra.Command{
-		Use:   "backup --to FILE | file:///DIRECTORY --continuous",
+		Use:   "backup --to FILE | (file:///DIRECTORY | s3://BUCKET/PREFIX) --continuous",
 		Short: "Write a consistent backup of the database to a file, while servers serve it",
 		Long: `Write a consistent backup of the database to a file, while servers serve it.
 
@@ -34,17 +34,22 @@ snapshot restore read it. It holds one revision with its history, leases, users 
 reads the database directly, in short queries: it needs no running server, and no lock or
 transaction of it lasts. For an SQLite file it runs on the same host as the server, as its user.
 
-With --continuous it first writes such a file into a directory, and then the log of changes, until
-it is stopped: sqlbrain restore --from file:///DIRECTORY --at brings back any moment since then. The
-directory lags about a second. After an interruption it continues where it was; if history was
+With --continuous it first writes such a file into a directory or a bucket, and then the log of
+changes, until it is stopped: sqlbrain restore --from file:///DIRECTORY --at brings back any moment
+since then. It lags about a second. After an interruption it continues where it was; if history was
 compacted since, or while the first file was written, with another such file. Nothing is ever
-removed from the directory. One process at a time should write to it.
+removed. One process at a time should write there.
+
+For s3:// it takes endpoint, region and credentials from AWS_ENDPOINT_URL, AWS_REGION,
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, the files of the AWS tools, or the role of the machine or
+pod.
 
 FILE must not exist. It appears under its name once it is complete and on disk, with mode 0600.
 Until then its directory holds temporary files, of up to twice the size of the backup.`,
 		Example: `  sqlbrain backup --to /backups/monday.db --data-dir /var/lib/sqlbrain
   sqlbrain backup --to monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
   sqlbrain backup --to file:///backups/now --continuous --data-dir /var/lib/sqlbrain
+  AWS_REGION=eu-central-1 sqlbrain backup --to s3://backups/etcd --continuous --datastore 'mysql://…'
   sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other?tls=true'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +60,7 @@ Until then its directory holds temporary files, of up to twice the size of the b
 		},
 	}
 	p.needs(cmd, databaseFlags...)
-	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous a directory, as file:///DIRECTORY")
+	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous file:///DIRECTORY or s3://BUCKET/PREFIX")
 	cmd.Flags().BoolVar(&continuous, "continuous", false, "follow the database until the command is stopped")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
 		panic(err) // the flag is there

@@ -43,9 +43,9 @@ compacted: clients list again. Of an empty database restore cannot know what cli
 revision is kept; raise it with --bump-revision and --mark-compacted if they saw a newer one. These
 flags take precedence, and --bump-revision 0 keeps the revision of the backup.
 
-With --from file:///DIRECTORY it takes a moment of a continuous backup, the end or --at: the keys,
-their history back to the base before it, and the times of revisions. Leases, users and roles are as
-they were up to 10 seconds earlier.
+With --from file:///DIRECTORY or s3://BUCKET/PREFIX it takes a moment of a continuous backup, the
+end or --at: the keys, their history back to the base before it, and the times of revisions. Leases,
+users and roles are as they were up to 10 seconds earlier.
 
 With --from it takes the snapshot from a running server, which should no longer be written to. If
 the server makes no snapshots, as kine, it copies the keys at one revision: their values, mod and
@@ -70,7 +70,7 @@ as compacted.`,
 		"what a replaced database had")
 	f.BoolVar(&c.compact, "mark-compacted", false,
 		"mark everything below the new revision as compacted (required with --bump-revision, and only then)")
-	f.StringVar(&c.at, "at", "", "with --from file:///DIRECTORY: "+atHelp+" (default: the end of the backup)")
+	f.StringVar(&c.at, "at", "", "with --from of a continuous backup: "+atHelp+" (default: the end of the backup)")
 	c.source.bind(f)
 	addOutputFlag(cmd, &output)
 	return cmd
@@ -107,10 +107,10 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 	switch {
 	case (len(args) == 1) == (c.source.endpoint != ""):
 		return &usageError{errors.New("name a FILE, or a server by --from")}
-	case strings.HasPrefix(c.source.endpoint, "file:"):
+	case strings.HasPrefix(c.source.endpoint, "file:"), strings.HasPrefix(c.source.endpoint, "s3:"):
 		loaded, err = c.loadContinuous(ctx, o, into)
 	case c.at != "":
-		return &usageError{errors.New("--at is for a continuous backup: --from file:///DIRECTORY")}
+		return &usageError{errors.New("--at is for a continuous backup: --from file:///DIRECTORY or s3://BUCKET/PREFIX")}
 	case len(args) == 1:
 		loaded, err = loadFile(ctx, args[0], c.skipHash, o, into)
 	case c.skipHash:

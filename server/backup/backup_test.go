@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	"google.golang.org/protobuf/proto"
@@ -32,7 +33,10 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
-func TestMain(m *testing.M) { eventually.NoLeaks(m) }
+func TestMain(m *testing.M) {
+	minio.DefaultRetryUnit = time.Millisecond
+	eventually.NoLeaks(m)
+}
 
 // world is a store that is served, whose commits are a second apart.
 type world struct {
@@ -42,10 +46,12 @@ type world struct {
 	mu    sync.Mutex
 	clock time.Time // guarded by mu while a replica serves
 	dir   string
+	place Place
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, store: memstore.New(), clock: time.Now().Add(-time.Hour).Truncate(time.Second), dir: t.TempDir()}
+	w.place = directory(w.dir)
 	t.Cleanup(func() { require.NoError(t, w.store.Close()) })
 	w.Replica = w.serve(w.store)
 	return w
@@ -66,7 +72,7 @@ func (w *world) serve(store sqlstore.Store) *replica.Replica {
 	return r
 }
 
-func (w *world) source() Source { return Source{Place: directory(w.dir)} }
+func (w *world) source() Source { return Source{Place: w.place} }
 
 // write makes n transactions of random puts and deletes.
 func (w *world) write(n int, random *rand.Rand) {
@@ -91,7 +97,7 @@ func (w *world) ship() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	newest := w.Revision()
-	err := Ship(ctx, Config{Store: w.store, To: directory(w.dir), Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
+	err := Ship(ctx, Config{Store: w.store, To: w.place, Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
 		Interval: time.Millisecond, Shipped: func(revision int64) {
 			if revision >= newest {
 				cancel()
@@ -102,8 +108,8 @@ func (w *world) ship() {
 
 // shipper returns one whose steps the test calls.
 func (w *world) shipper() *shipper {
-	s := &shipper{Config: Config{Store: w.store, To: directory(w.dir), Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: archive{directory(w.dir)}, mark: compact.NewMark(w.store)}
+	s := &shipper{Config: Config{Store: w.store, To: w.place, Log: slog.New(slog.DiscardHandler),
+		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: archive{w.place}, mark: compact.NewMark(w.store)}
 	require.NoError(w.t, s.open(w.t.Context()))
 	return s
 }
@@ -348,7 +354,7 @@ func TestDamageIsFound(t *testing.T) {
 func (w *world) refused(store sqlstore.Store) error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), eventually.Deadline)
 	defer cancel()
-	return Ship(ctx, Config{Store: store, To: directory(w.dir), Log: slog.New(slog.DiscardHandler)})
+	return Ship(ctx, Config{Store: store, To: w.place, Log: slog.New(slog.DiscardHandler)})
 }
 
 // TestAnotherHistoryIsRefused: of another cluster, and of one that lost commits; while the shipper runs, too, and if
@@ -561,6 +567,7 @@ func TestBasesThatNothingContinuesPause(t *testing.T) {
 func TestStaleFilesAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.dir = filepath.Join(w.dir, "made", "by", "ship")
+	w.place = directory(w.dir)
 	w.write(3, rand.New(rand.NewPCG(21, 22)))
 	w.ship()
 	old := time.Now().Add(-2 * staleAfter)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/url"
+	"path"
 	"path/filepath"
-	"strings"
 )
 
 // Place keeps the files of a backup. Names have no directories. Safe for concurrent use.
-// Errors of all methods: fs.ErrPermission, ctx's, those of the disk or the network, which may pass.
+// Errors of all methods: fs.ErrPermission, ctx's, those of the disk or the network, which may pass. A bucket also has
+// errBucket, and errChanged for a manifest that another process has written since this one read or wrote it.
 type Place interface {
 	// Read opens a file; the caller closes it. Errors: fs.ErrNotExist.
 	Read(ctx context.Context, name string) (io.ReadCloser, error)
@@ -24,11 +26,16 @@ type Place interface {
 	String() string
 }
 
-// OpenPlace returns the place that a URL names, file:///DIRECTORY. It need not exist yet.
+// OpenPlace returns the place that a URL names: file:///DIRECTORY, which need not exist yet, or s3://BUCKET/PREFIX.
 func OpenPlace(target string) (Place, error) {
-	path, ok := strings.CutPrefix(target, "file://")
-	if !ok || !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%s names no place for a backup: it must be file:// and an absolute path", target)
+	u, err := url.Parse(target)
+	switch {
+	case err != nil:
+	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(filepath.FromSlash(u.Path)):
+		return directory(filepath.FromSlash(path.Clean(u.Path))), nil
+	case u.Scheme == "s3" && u.Host != "" && u.Port() == "":
+		return openBucket(u)
 	}
-	return directory(filepath.Clean(path)), nil
+	return nil, fmt.Errorf("%s names no place for a backup: it must be file:///DIRECTORY or s3://BUCKET/PREFIX", target)
 }

@@ -68,7 +68,7 @@ type Config struct {
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
 // the place fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission or the error of
-// another version's format.
+// another version's format, or of a bucket that does not exist.
 func Ship(ctx context.Context, cfg Config) error {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
@@ -89,7 +89,7 @@ func Ship(ctx context.Context, cfg Config) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged), errors.Is(err, errFormat),
-			errors.Is(err, fs.ErrPermission):
+			errors.Is(err, fs.ErrPermission), errors.Is(err, errBucket):
 			return err
 		case err == nil:
 			failures = 0

@@ -1,0 +1,338 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/stretchr/testify/require"
+)
+
+// objectStorage is an S3 server in this process. fault, if not nil, may answer in its place: then it returns true.
+type objectStorage struct {
+	server *httptest.Server
+	fault  atomic.Pointer[func(w http.ResponseWriter, r *http.Request) bool]
+}
+
+func newObjectStorage(t *testing.T) *objectStorage {
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("bucket"))
+	s3 := gofakes3.New(backend).Server()
+	o := &objectStorage{}
+	o.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := o.fault.Load(); f != nil && (*f)(w, r) {
+			return
+		}
+		if r.URL.Query().Has("partNumber") && strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING-") {
+			r.Body = io.NopCloser(&signedChunks{in: bufio.NewReader(r.Body)}) // the server does that for whole files only
+			r.ContentLength, _ = strconv.ParseInt(r.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64)
+			r.Header.Set("Content-Length", fmt.Sprint(r.ContentLength))
+		}
+		s3.ServeHTTP(w, r)
+	}))
+	t.Cleanup(o.server.Close)
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": o.server.URL, "AWS_ENDPOINT_URL_S3": "",
+		"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "the-secret", "AWS_REGION": "us-east-1"} {
+		t.Setenv(name, value)
+	}
+	return o
+}
+
+// signedChunks reads what chunks hold: size in hexadecimal, ";", signature, "\r\n", content, "\r\n".
+type signedChunks struct {
+	in   *bufio.Reader
+	left int64
+}
+
+func (c *signedChunks) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		line, err := c.in.ReadString('\n')
+		for err == nil && line == "\r\n" {
+			line, err = c.in.ReadString('\n')
+		}
+		if err != nil {
+			return 0, err
+		}
+		size, _, _ := strings.Cut(line, ";")
+		if c.left, err = strconv.ParseInt(size, 16, 64); err != nil {
+			return 0, err
+		}
+		if c.left == 0 {
+			return 0, io.EOF
+		}
+	}
+	n, err := c.in.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
+
+func (o *objectStorage) set(fault func(w http.ResponseWriter, r *http.Request) bool) {
+	o.fault.Store(&fault)
+}
+
+func openPlace(t *testing.T, target string) Place {
+	t.Helper()
+	p, err := OpenPlace(target)
+	require.NoError(t, err)
+	require.Equal(t, target, p.String())
+	return p
+}
+
+// onPlaces runs a test on each kind of place.
+func onPlaces(t *testing.T, test func(t *testing.T, p Place)) {
+	t.Run("directory", func(t *testing.T) {
+		test(t, openPlace(t, "file://"+filepath.ToSlash(filepath.Join(t.TempDir(), "not", "there"))))
+	})
+	t.Run("s3", func(t *testing.T) {
+		newObjectStorage(t)
+		test(t, openPlace(t, "s3://bucket/some/where"))
+	})
+}
+
+func put(content []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}
+}
+
+// TestPlaces: what Place documents.
+func TestPlaces(t *testing.T) {
+	onPlaces(t, func(t *testing.T, p Place) {
+		ctx := t.Context()
+		names := func(want ...string) {
+			t.Helper()
+			got, err := p.List(ctx)
+			require.NoError(t, err)
+			require.ElementsMatch(t, want, got)
+		}
+		content := func(name string, want []byte) {
+			t.Helper()
+			r, err := p.Read(ctx, name)
+			require.NoError(t, err)
+			got, err := io.ReadAll(r)
+			require.NoError(t, errors.Join(err, r.Close()))
+			require.True(t, bytes.Equal(want, got), "%d bytes in place of %d", len(got), len(want))
+		}
+		names()
+		_, err := p.Read(ctx, "none")
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		require.NoError(t, p.Remove(ctx, "none"))
+
+		large := make([]byte, partBytes+partBytes/2)
+		for i := range large {
+			large[i] = byte(i >> 10)
+		}
+		require.NoError(t, p.Create(ctx, "one", put([]byte("1"))))
+		require.NoError(t, p.Create(ctx, "one", put([]byte("2"))))
+		require.NoError(t, p.Create(ctx, "large", put(large)))
+		content("one", []byte("2"))
+		content("large", large)
+		names("one", "large")
+
+		failure := errors.New("the disk of the source")
+		for _, written := range []int{0, 1, len(large)} {
+			for _, name := range []string{"one", "new"} {
+				require.ErrorIs(t, p.Create(ctx, name, func(w io.Writer) error {
+					return errors.Join(put(large[:written])(w), failure)
+				}), failure)
+			}
+		}
+		content("one", []byte("2"))
+		names("one", "large")
+		require.NoError(t, p.Remove(ctx, "none", "large"))
+		names("one")
+	})
+}
+
+func TestTargetsThatAreNoPlace(t *testing.T) {
+	for _, target := range []string{"", "backups", "/backups", "file://host/dir", "file:dir", "s3://", "s3:///prefix", "http://b/p",
+		"s3://user:secret@bucket/p", "s3://bucket/p?x=y", "s3://bucket:9000/p"} {
+		_, err := OpenPlace(target)
+		require.ErrorContains(t, err, "names no place for a backup", "%q", target)
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "minio:9000")
+	_, err := OpenPlace("s3://bucket")
+	require.ErrorContains(t, err, "AWS_ENDPOINT_URL")
+}
+
+// TestShipToObjectStorage and restore from it, while requests fail, answers are slow and connections break; two
+// processes ship.
+func TestShipToObjectStorage(t *testing.T) {
+	o := newObjectStorage(t)
+	random := rand.New(rand.NewPCG(1, 1))
+	w := newWorld(t)
+	w.place = openPlace(t, "s3://bucket/p")
+	var faults, n atomic.Int64
+	o.set(func(rw http.ResponseWriter, r *http.Request) bool {
+		switch faults.Add(1); n.Add(1) % 5 {
+		case 1:
+			http.Error(rw, "", http.StatusInternalServerError)
+		case 2: // the answer is cut
+			rw.Header().Set("Content-Length", "1000")
+			rw.WriteHeader(http.StatusOK)
+			panic(http.ErrAbortHandler)
+		case 3: // the request was executed
+			if r.Method == http.MethodPut {
+				f := o.fault.Load()
+				o.fault.Store(nil)
+				o.server.Config.Handler.ServeHTTP(httptest.NewRecorder(), r)
+				o.fault.Store(f)
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		default:
+			return false
+		}
+		return true
+	})
+	w.write(5, random)
+	first := w.Revision()
+	for range 3 {
+		w.ship()
+		w.write(10, random)
+	}
+	w.ship()
+	require.Greater(t, faults.Load(), int64(20))
+	for revision := first; revision <= w.Revision(); revision += 7 {
+		got, _ := w.restored(Moment{Revision: revision})
+		require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
+	}
+	o.fault.Store(nil)
+	w.write(3, random)
+	one := w.shipper()
+	w.place = openPlace(t, "s3://bucket/p")
+	two := w.shipper()
+	require.NoError(t, one.step(t.Context()))
+	require.ErrorIs(t, two.step(t.Context()), errChanged)
+	require.NoError(t, two.open(t.Context()))
+	w.write(3, random)
+	require.NoError(t, two.step(t.Context()))
+	w.write(3, random)
+	require.ErrorIs(t, one.step(t.Context()), errChanged)
+	require.NoError(t, one.open(t.Context()))
+	require.NoError(t, one.step(t.Context()))
+	got, _ := w.restored(Moment{})
+	require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
+}
+
+// TestOutage: Ship continues once the storage is there again.
+func TestOutage(t *testing.T) {
+	o := newObjectStorage(t)
+	random := rand.New(rand.NewPCG(2, 2))
+	w := newWorld(t)
+	w.place = openPlace(t, "s3://bucket/p")
+	w.write(5, random)
+	w.ship()
+	w.write(5, random)
+	var refused atomic.Int64
+	o.set(func(rw http.ResponseWriter, _ *http.Request) bool {
+		if refused.Add(1) < 3*requestAttempts {
+			http.Error(rw, "", http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	})
+	w.ship()
+	got, _ := w.restored(Moment{})
+	require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
+}
+
+// TestReadContinuesAfterCuts and ends with an error if the file has changed, or nothing more comes.
+func TestReadContinuesAfterCuts(t *testing.T) {
+	o := newObjectStorage(t)
+	p := openPlace(t, "s3://bucket")
+	content := bytes.Repeat([]byte("0123456789"), 100_000)
+	require.NoError(t, p.Create(t.Context(), "f", put(content)))
+	var most, then int // bytes that an answer brings, and those after it
+	o.set(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		all := httptest.NewRecorder()
+		f := o.fault.Load()
+		o.fault.Store(nil)
+		o.server.Config.Handler.ServeHTTP(all, r)
+		o.fault.Store(f)
+		for k, v := range all.Header() {
+			rw.Header()[k] = v
+		}
+		rw.WriteHeader(all.Code)
+		_, _ = rw.Write(all.Body.Bytes()[:min(most, all.Body.Len())])
+		if sent := most; all.Body.Len() > sent {
+			most = then
+			panic(http.ErrAbortHandler)
+		}
+		return true
+	})
+	read := func() ([]byte, error) {
+		r, err := p.Read(t.Context(), "f")
+		require.NoError(t, err)
+		got, err := io.ReadAll(r)
+		_ = r.Close()
+		return got, err
+	}
+	most, then = 300_000, 300_000
+	got, err := read()
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, got))
+	then = 0
+	_, err = read()
+	require.Error(t, err)
+}
+
+// TestRefusedCredentials and a bucket that does not exist end Ship with what to do.
+func TestRefusedCredentials(t *testing.T) {
+	o := newObjectStorage(t)
+	w := newWorld(t)
+	w.place = openPlace(t, "s3://bucket/p")
+	o.set(func(rw http.ResponseWriter, _ *http.Request) bool {
+		rw.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(rw, `<Error><Code>SignatureDoesNotMatch</Code><Message>check your key</Message></Error>`)
+		return true
+	})
+	err := w.refused(w.store)
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, "check your key")
+	require.NotContains(t, err.Error(), "the-secret")
+	o.fault.Store(nil)
+	w.place = openPlace(t, "s3://another/p")
+	err = w.refused(w.store)
+	require.ErrorIs(t, err, errBucket)
+	require.ErrorContains(t, err, "s3://another/p")
+}
+
+// forbidden is a Place that may be read only.
+type forbidden struct{ Place }
+
+func (forbidden) Create(context.Context, string, func(io.Writer) error) error {
+	return fs.ErrPermission
+}
+
+// TestPlaceThatMayOnlyBeRead ends Ship, before the first file and later.
+func TestPlaceThatMayOnlyBeRead(t *testing.T) {
+	w := newWorld(t)
+	written := w.place
+	w.place = forbidden{written}
+	require.ErrorIs(t, w.refused(w.store), fs.ErrPermission)
+	w.place = written
+	w.write(3, rand.New(rand.NewPCG(3, 3)))
+	w.ship()
+	w.write(3, rand.New(rand.NewPCG(4, 4)))
+	w.place = forbidden{written}
+	require.ErrorIs(t, w.refused(w.store), fs.ErrPermission)
+}
