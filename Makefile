@@ -92,7 +92,7 @@ up: ## Start docker-compose.yml over DB=tidb (default), mysql or sqlite, MONITOR
 	@test -n '$(NODES_$(DB))' || { echo "DB is tidb, mysql or sqlite"; exit 2; }
 	docker compose --profile $(DB) $(if $(MONITORING),--profile monitoring) up --build --detach --wait $(NODES_$(DB)) $(if $(MONITORING),grafana)
 	@echo 'Ready. Try:'
-	@echo '  export ETCDCTL_ENDPOINTS=127.0.0.1:2379$(if $(filter sqlite,$(DB)),,$(comma)127.0.0.1:22379$(comma)127.0.0.1:32379)'
+	@echo "  export ETCDCTL_ENDPOINTS=127.0.0.1:$${SQLBRAIN_N1_PORT:-2379}$(if $(filter sqlite,$(DB)),,$(comma)127.0.0.1:$${SQLBRAIN_N2_PORT:-22379}$(comma)127.0.0.1:$${SQLBRAIN_N3_PORT:-32379})"
 	@echo '  etcdctl put greeting hello;  etcdctl get greeting;  etcdctl endpoint status --cluster --write-out table'
 	@echo '  docker compose logs --follow $(firstword $(NODES_$(DB)))'
 	@$(if $(filter sqlite,$(DB)),,echo '  docker compose kill $(firstword $(NODES_$(DB)))        # the others continue')

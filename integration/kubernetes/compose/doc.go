@@ -17,9 +17,10 @@
 // The stand-ins sqlbrain-standin/golang and sqlbrain-standin/migrate stay for the next
 // run, and so does BuildKit's cache; the first run takes minutes longer. The one for
 // golang is made of this machine's Go, of the modules, so that nothing is downloaded
-// during the build, and of what this machine has compiled of them. The images of TiDB,
-// Prometheus and Grafana are not stood in for: TestConfig and TestMonitoringConfig read
-// what Compose makes of these profiles, and do not start them.
+// during the build, and of what this machine has compiled of them. TiDB's is made of the
+// program that SQLBRAIN_TEST_TIDB_SERVER names, without which TestTiDBProfile is skipped;
+// those of PD and TiKV do nothing. The images of Prometheus and Grafana are not stood in for:
+// TestMonitoringConfig reads what Compose makes of the profile.
 //
 // All else is removed in the end: a project's containers, networks, volumes and image,
 // also those left over from a killed run.

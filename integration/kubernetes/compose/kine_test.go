@@ -38,14 +38,14 @@ func TestKineImage(t *testing.T) {
 	e := newEngine(t)
 	dir := t.TempDir() // is removed after the project, which needs it
 	p := newProject(t, e)
-	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	folder, err := filepath.Abs(root)
 	require.NoError(t, err)
 	p.file = filepath.Join(dir, "compose.yml")
 	require.NoError(t, os.WriteFile(p.file, []byte(`services:
   kine:
     image: `+p.env["IMAGE"]+`
     build:
-      context: `+root+`
+      context: `+folder+`
       target: kine
       args: {GO_IMAGE: "`+p.env["GO_IMAGE"]+`", KINE_BASE: "`+e.shellImage()+`", VERSION: v0-of-the-test}
 `), 0o600))

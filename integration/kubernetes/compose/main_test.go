@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestMain(m *testing.M) { eventually.NoLeaks(m) }
+func TestMain(m *testing.M) { harness.TestMain(m) }
 
 // composeTool returns the path of Docker Compose, which Go builds in its module and keeps in its cache.
 var composeTool = sync.OnceValues(func() (string, error) {

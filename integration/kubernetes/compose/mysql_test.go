@@ -23,7 +23,10 @@ func TestMySQLProfile(t *testing.T) {
 	p := newProject(t, e)
 	services := databases["mysql"].nodes
 	p.run(25*time.Minute, append([]string{"up", "--build", "--detach", "--wait", "--wait-timeout=600"}, services...)...)
-	requireSchemaFirst(t, p, services)
+	requireSchemaFirst(t, p, "mysql-migrate", services)
+	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(p.run(eventually.Deadline,
+		"exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root", "--password=development", "--batch",
+		"--skip-column-names", "sqlbrain", "--execute="+schemaQuery+"; SHOW TABLES")))
 	requireSound(t, p)
 	nodes := connect(t, p, services)
 	write := func(nodes []*node) { // until it is acknowledged, and read by all
@@ -116,21 +119,19 @@ func leaderOf(t *testing.T, nodes []*node) (leader *node, others []*node) {
 	return leader, others
 }
 
-// requireSchemaFirst demands that the stock tool made the schema before any node
-// started, and that the nodes, which may not, left it alone.
-func requireSchemaFirst(t *testing.T, p *project, services []string) {
+// schemaQuery asks for what the stock tool wrote about the schema. Nodes, which may not, left that alone.
+const schemaQuery = "SELECT version, dirty FROM schema_migrations"
+
+// requireSchemaFirst demands that the stock tool made the schema before any node started.
+func requireSchemaFirst(t *testing.T, p *project, migration string, services []string) {
 	t.Helper()
-	migrate := p.container("mysql-migrate")
+	migrate := p.container(migration)
 	require.Zero(t, migrate.State.ExitCode)
 	for _, s := range services {
 		require.True(t, migrate.State.FinishedAt.Before(p.container(s).State.StartedAt),
 			"%s started before the schema was there", s)
 	}
-	out := p.run(eventually.Deadline, "exec", "-T", "mysql", "mysql", "--host=127.0.0.1", "--user=root",
-		"--password=development", "--batch", "--skip-column-names",
-		"sqlbrain", "--execute=SELECT version, dirty FROM schema_migrations; SHOW TABLES")
-	require.Equal(t, []string{"1", "0", "object", "schema_migrations"}, strings.Fields(out))
-	require.Contains(t, p.run(eventually.Deadline, "logs", "--no-color", "mysql-migrate"), "1/u object")
+	require.Contains(t, p.run(eventually.Deadline, "logs", "--no-color", migration), "1/u object")
 }
 
 // requireSound asks doctor about the database, from where the nodes are.

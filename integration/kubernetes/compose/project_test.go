@@ -30,6 +30,7 @@ type project struct {
 	env  map[string]string // without the prefix SQLBRAIN_
 	// profile is the one to start; "": those that the arguments name.
 	profile string
+	path    string // a folder of programs that go before others
 }
 
 // newProject returns a project of which nothing remains when t ends. It is built
@@ -89,14 +90,22 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// try runs Docker Compose and returns what it printed.
+// root is the folder of the Makefile and docker-compose.yml.
+var root = filepath.Join("..", "..", "..")
+
+// try runs Docker Compose and returns what it printed on stdout.
 func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	compose, err := composeTool()
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, compose, append([]string{"--project-name", p.name, "--file",
-		cmp.Or(p.file, filepath.Join("..", "..", "..", "docker-compose.yml")), "--ansi=never"}, args...)...)
+	return p.command(ctx, compose, append([]string{"--project-name", p.name, "--file",
+		cmp.Or(p.file, filepath.Join(root, "docker-compose.yml")), "--ansi=never"}, args...)...)
+}
+
+// command runs a program in the environment of the project, and returns what it printed.
+func (p *project) command(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
 	for _, pair := range os.Environ() {
 		// The caller's own settings for docker-compose.yml must not affect the test.
 		if name, _, _ := strings.Cut(pair, "="); !strings.HasPrefix(name, "SQLBRAIN_") &&
@@ -105,9 +114,12 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 		}
 	}
 	// bake is buildx's, which need not be installed
-	cmd.Env = append(cmd.Env, "COMPOSE_BAKE=false", "DOCKER_BUILDKIT=1")
+	cmd.Env = append(cmd.Env, "COMPOSE_BAKE=false", "COMPOSE_PROJECT_NAME="+p.name, "DOCKER_BUILDKIT=1")
 	if p.profile != "" {
 		cmd.Env = append(cmd.Env, "COMPOSE_PROFILES="+p.profile)
+	}
+	if p.path != "" {
+		cmd.Env = append(cmd.Env, "PATH="+p.path+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	}
 	for name, value := range p.env {
 		cmd.Env = append(cmd.Env, "SQLBRAIN_"+name+"="+value)
@@ -117,7 +129,7 @@ func (p *project) try(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("compose %s: %w\n%s", strings.Join(args, " "), errors.Join(ctx.Err(), err),
+		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), errors.Join(ctx.Err(), err),
 			stderr.String())
 	}
 	return stdout.String(), nil

@@ -71,11 +71,23 @@ func (l layer) copy(from, name string) {
 	l.e.output("cp", "--recursive", "--dereference", "--no-target-directory", from, to)
 }
 
+// script adds a program of a shell.
+func (l layer) script(name, text string) {
+	to := filepath.Join(l.dir, name)
+	require.NoError(l.e.t, os.MkdirAll(filepath.Dir(to), 0o755))
+	require.NoError(l.e.t, os.WriteFile(to, []byte(text), 0o755)) //nolint:gosec // a program
+}
+
 var library = regexp.MustCompile(`(/\S+) \(0x`)
 
 // program adds a program with the libraries it loads, where they are.
 func (l layer) program(name string) {
 	l.copy(name, name)
+	l.libraries(name)
+}
+
+// libraries adds those that a program loads.
+func (l layer) libraries(name string) {
 	for _, m := range library.FindAllStringSubmatch(l.e.output("ldd", name), -1) {
 		l.copy(m[1], m[1])
 	}
@@ -168,6 +180,32 @@ func (e *engine) migrateImage() string {
 		l.copy(program, "/usr/local/bin/migrate")
 		l.copy(authorities, authorities)
 	}, "ENV PATH=/usr/local/bin", `ENTRYPOINT ["migrate"]`, `CMD ["--help"]`)
+}
+
+// tidbImage returns an image that stands in for TiDB's: the server, over the store that is part of it.
+func (e *engine) tidbImage(server string) string {
+	content, err := os.ReadFile(server) //nolint:gosec // who runs the test names it
+	require.NoError(e.t, err)
+	const start = "#!/bin/sh\nexec /tidb-server \"$@\" --store=unistore --path=/data --temp-dir=/tmp\n"
+	return e.standIn("sqlbrain-standin/tidb:8", fingerprint(content, []byte(start)), func(l layer) {
+		l.program("/bin/sh")
+		l.program("/usr/bin/curl") // asks for its health
+		l.copy(server, "/tidb-server")
+		l.libraries(server)
+		l.script("/start", start)
+		l.folder("/tmp")
+	}, `ENTRYPOINT ["/start"]`)
+}
+
+// idleImage returns an image that does nothing until it is stopped, and says that it is healthy.
+func (e *engine) idleImage() string {
+	const start = "#!/bin/sh\ntrap 'exit 0' TERM\nsleep infinity &\nwait\n"
+	return e.standIn("sqlbrain-standin/idle:1", fingerprint([]byte(start)), func(l layer) {
+		l.program("/bin/sh")
+		l.program("/bin/sleep")
+		l.script("/usr/bin/curl", "#!/bin/sh\n")
+		l.script("/start", start)
+	}, "ENV PATH=/usr/bin:/bin", `ENTRYPOINT ["/start"]`)
 }
 
 // fingerprint identifies what an image is made of.
