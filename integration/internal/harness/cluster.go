@@ -30,6 +30,8 @@ type ClusterConfig struct {
 	Ports []int
 	// Network puts proxies between the nodes, and between them and the database.
 	Network bool
+	// Advertise, if set, returns the URL at which others reach node i, who listens at peer.
+	Advertise func(i int, peer string) string
 	// Datastore, if set, returns the URL of node i's existing database, and no server is
 	// started. It must not be combined with Network or etcd.
 	Datastore func(i int) string
@@ -129,8 +131,11 @@ func (c *Cluster) members(cfg ClusterConfig) (members []Member, all string) {
 		m := Member{Name: fmt.Sprintf("node%d", i), ClientPort: client,
 			PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 		m.AdvertisedPeerURL = m.PeerURL
-		if c.network != nil {
+		switch {
+		case c.network != nil:
 			m.AdvertisedPeerURL = "http://" + c.network.join(i, port)
+		case cfg.Advertise != nil:
+			m.AdvertisedPeerURL = cfg.Advertise(i, m.PeerURL)
 		}
 		urls = append(urls, m.Name+"="+m.AdvertisedPeerURL)
 		members = append(members, m)
