@@ -24,6 +24,7 @@ import (
 
 func (p *program) newBackupCommand() *cobra.Command {
 	output, to, continuous := outputTable, "", false
+	var recipients []string
 	cmd := &cobra.Command{
 		Use:   "backup --to FILE | (file:///DIRECTORY | s3://BUCKET/PREFIX) --continuous",
 		Short: "Write a consistent backup of the database to a file, while servers serve it",
@@ -49,12 +50,15 @@ Until then its directory holds temporary files, of up to twice the size of the b
 		Example: `  sqlbrain backup --to /backups/monday.db --data-dir /var/lib/sqlbrain
   sqlbrain backup --to monday.db --datastore 'mysql://user:password@db.example/sqlbrain?tls=true'
   sqlbrain backup --to file:///backups/now --continuous --data-dir /var/lib/sqlbrain
-  AWS_REGION=eu-central-1 sqlbrain backup --to s3://backups/etcd --continuous --datastore 'mysql://…'
+  AWS_REGION=eu-north-1 sqlbrain backup --to s3://backups/etcd --continuous --data-dir /data
   sqlbrain restore monday.db --datastore 'mysql://user:password@db.example/other?tls=true'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if continuous {
-				return p.ship(cmd.Context(), to, output)
+				return p.ship(cmd.Context(), to, recipients, output)
+			}
+			if len(recipients) > 0 {
+				return &usageError{errors.New("--backup-recipient needs --continuous")}
 			}
 			return p.backup(cmd.Context(), to, output)
 		},
@@ -62,6 +66,8 @@ Until then its directory holds temporary files, of up to twice the size of the b
 	p.needs(cmd, databaseFlags...)
 	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous file:///DIRECTORY or s3://BUCKET/PREFIX")
 	cmd.Flags().BoolVar(&continuous, "continuous", false, "follow the database until the command is stopped")
+	cmd.Flags().StringSliceVar(&recipients, "backup-recipient", nil,
+		"with --continuous: encrypt to this `recipient` of age, age1…, or to those in a file; may be repeated")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
 		panic(err) // the flag is there
 	}
@@ -95,15 +101,19 @@ func (p *program) backup(ctx context.Context, path string, form output) error {
 }
 
 // ship writes a continuous backup until ctx ends.
-func (p *program) ship(ctx context.Context, target string, form output) error {
+func (p *program) ship(ctx context.Context, target string, recipients []string, form output) error {
 	place, err := backup.OpenPlace(target)
 	if err != nil {
 		return &usageError{fmt.Errorf("--to %w", err)}
 	}
+	to, err := backup.Recipients(recipients)
+	if err != nil {
+		return &usageError{fmt.Errorf("--backup-recipient: %w", err)}
+	}
 	newest := int64(0)
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{ReplaceAttr: logged}))
 	err = p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
-		return backup.Ship(ctx, backup.Config{Store: store, To: place, Log: log,
+		return backup.Ship(ctx, backup.Config{Store: store, To: place, Recipients: to, Log: log,
 			About: snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion},
 			Shipped: func(revision int64) {
 				if newest == 0 {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -208,6 +209,11 @@ func TestContinuousBackup(t *testing.T) {
 		target := "file://" + filepath.ToSlash(t.TempDir())
 		place, err := backup.OpenPlace(target)
 		require.NoError(t, err)
+		identity, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		identities := []age.Identity{identity}
+		file := filepath.Join(t.TempDir(), "identity")
+		require.NoError(t, os.WriteFile(file, []byte(identity.String()), 0o600))
 		lease, err := c.Grant(ctx, 10_000)
 		require.NoError(t, err)
 		put := func(key string) int64 {
@@ -223,16 +229,17 @@ func TestContinuousBackup(t *testing.T) {
 			done := make(chan answer, 1)
 			go func() {
 				var stdout, stderr bytes.Buffer
-				code := run(running, []string{"backup", "--to", target, "--continuous", "--datastore", datastore}, nil, &stdout, &stderr)
+				code := run(running, []string{"backup", "--to", target, "--continuous", "--backup-recipient",
+					identity.Recipient().String(), "--datastore", datastore}, nil, &stdout, &stderr)
 				done <- answer{code, stdout.String(), stderr.String()}
 			}()
 			eventually.True(t, "the backup has it", func() bool {
-				b, err := backup.Open(ctx, backup.Source{Place: place}, backup.Moment{})
+				b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities}, backup.Moment{})
 				if err != nil {
 					return false
 				}
 				revision, _ := b.Newest()
-				return revision >= until
+				return b.Close() == nil && revision >= until
 			})
 			stop()
 			a := <-done
@@ -251,7 +258,7 @@ func TestContinuousBackup(t *testing.T) {
 		ship(kept + 1)
 
 		other := sqliteURL(t)
-		a := succeed(t, "restore", "--from", target, "--at", fmt.Sprint(kept), "--datastore", other)
+		a := succeed(t, "restore", "--from", target, "--backup-identity", file, "--at", fmt.Sprint(kept), "--datastore", other)
 		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
 		restored := startNode(t, "--datastore", other).client(t)
 		for _, at := range []int64{kept, kept - 5} {
@@ -267,9 +274,11 @@ func TestContinuousBackup(t *testing.T) {
 
 		for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
 			"noon": "neither a time", "0": "revisions begin at 1"} {
-			execute(t, "restore", "--from", target, "--at", at, "--datastore", sqliteURL(t)).requireRefused(t, want)
+			execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",
+				sqliteURL(t)).requireRefused(t, want)
 		}
-		execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "--at is for a continuous backup")
+		execute(t, "restore", "--from", target, "--datastore", sqliteURL(t)).requireRefused(t, "the backup is encrypted")
+		execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "are for a continuous backup")
 		execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no place")
 	})
 }

@@ -71,6 +71,7 @@ as compacted.`,
 	f.BoolVar(&c.compact, "mark-compacted", false,
 		"mark everything below the new revision as compacted (required with --bump-revision, and only then)")
 	f.StringVar(&c.at, "at", "", "with --from of a continuous backup: "+atHelp+" (default: the end of the backup)")
+	f.StringVar(&c.identity, "backup-identity", "", "with --from of an encrypted backup: `file` with an identity of age")
 	c.source.bind(f)
 	addOutputFlag(cmd, &output)
 	return cmd
@@ -84,7 +85,7 @@ type restoreCommand struct {
 	source            source
 	skipHash, compact bool
 	replace           bool
-	at                string
+	at, identity      string
 	bump              int64
 	keep              bool // --bump-revision 0 is given
 }
@@ -109,8 +110,8 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 		return &usageError{errors.New("name a FILE, or a server by --from")}
 	case strings.HasPrefix(c.source.endpoint, "file:"), strings.HasPrefix(c.source.endpoint, "s3:"):
 		loaded, err = c.loadContinuous(ctx, o, into)
-	case c.at != "":
-		return &usageError{errors.New("--at is for a continuous backup: --from file:///DIRECTORY or s3://BUCKET/PREFIX")}
+	case c.at != "" || c.identity != "":
+		return &usageError{errors.New("--at and --backup-identity are for a continuous backup: --from file:///DIRECTORY or s3://BUCKET/PREFIX")}
 	case len(args) == 1:
 		loaded, err = loadFile(ctx, args[0], c.skipHash, o, into)
 	case c.skipHash:
@@ -128,7 +129,7 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 
 // loadContinuous fills the database from a continuous backup.
 func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOptions,
-	into func(load) (*snapshot.Loaded, error)) (*snapshot.Loaded, error) {
+	into func(load) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
 	place, err := backup.OpenPlace(c.source.endpoint)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--from %w", err)}
@@ -139,10 +140,15 @@ func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOpti
 			return nil, err
 		}
 	}
-	b, err := backup.Open(ctx, backup.Source{Place: place, TempDir: c.source.directory}, moment)
+	identities, err := backup.Identities(c.identity)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--backup-identity: %w", err)}
+	}
+	b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities, TempDir: c.source.directory}, moment)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, b.Close()) }()
 	if err := b.Damage(); err != nil {
 		_, _ = fmt.Fprintf(c.stderr, "warning: this backup has no later moments: %v\n", err)
 	}

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"filippo.io/age"
 )
 
 const (
@@ -25,14 +28,16 @@ var errFormat = errors.New("another version wrote it")
 
 // manifest says what a place has.
 type manifest struct {
-	Format  int    `json:"format"`
-	Cluster string `json:"cluster"` // the identity row of the cluster in hexadecimal
-	Bases   []base `json:"bases"`   // by revision
+	Format    int    `json:"format"`
+	Encrypted bool   `json:"encrypted,omitempty"` // all other files
+	Cluster   string `json:"cluster"`             // the SHA-256 of the identity row of the cluster in hexadecimal
+	Bases     []base `json:"bases"`               // by revision
 	// Newest is the newest segment; its Last is 0 if there is none.
 	Newest segment `json:"newest"`
 	// Until is a time up to which all commits are in the backup.
 	Until time.Time `json:"until"`
-	// LastRow is the SHA-256 of the first log row of the newest revision, "" if the table had none.
+	// LastRow is the SHA-256 of the identity row and the first log row of the newest revision, "" if the table had none.
+	// Who does not know the identity cannot find out by it which keys were written.
 	LastRow string `json:"last_row"`
 }
 
@@ -60,7 +65,11 @@ func (s segment) name() string {
 }
 
 // archive is a backup in a place. If several processes write to it, the manifest leads to what one of them wrote.
-type archive struct{ Place }
+type archive struct {
+	Place
+	recipients []age.Recipient // all files but the manifest are encrypted to them, if there are some
+	identities []age.Identity
+}
 
 // manifest reads the manifest; a place without one has an empty backup. Errors: ErrDamaged, the place's.
 func (a archive) manifest(ctx context.Context) (m manifest, err error) {
@@ -110,6 +119,9 @@ func (a archive) read(ctx context.Context, name string) ([]byte, error) {
 func (a archive) chain(ctx context.Context, newest segment, from int64) (all []segment, broken error) {
 	for s := newest; s.Last >= from && s.Last > 0; {
 		previous, err := a.check(ctx, s)
+		if ctx.Err() != nil || errors.Is(err, ErrIdentity) {
+			return nil, err
+		}
 		if err != nil {
 			broken, all = fmt.Errorf("%s: %w", s.name(), err), nil
 			if s, err = a.before(ctx, s.First); err != nil {
@@ -145,8 +157,8 @@ func (a archive) check(ctx context.Context, s segment) (previous segment, err er
 	return h.Previous, nil
 }
 
-// open reads a segment. Errors: ErrDamaged, the place's.
-func (a archive) open(ctx context.Context, s segment) ([]byte, error) {
+// stored returns a segment as it is in the place. Errors: ErrDamaged, the place's.
+func (a archive) stored(ctx context.Context, s segment) ([]byte, error) {
 	file, err := a.read(ctx, s.name())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: it is missing", ErrDamaged)
@@ -155,6 +167,22 @@ func (a archive) open(ctx context.Context, s segment) ([]byte, error) {
 		err = fmt.Errorf("%w: it has another hash", ErrDamaged)
 	}
 	return file, err
+}
+
+// open reads a segment. Errors: ErrDamaged, ErrIdentity, the place's.
+func (a archive) open(ctx context.Context, s segment) ([]byte, error) {
+	file, err := a.stored(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := a.unseal(bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	if file, err = io.ReadAll(plain); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return file, nil
 }
 
 // before returns the newest segment that ends before a revision and has the hash of its name; the zero one if there is

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/minio/minio-go/v7"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -47,6 +48,9 @@ type world struct {
 	clock time.Time // guarded by mu while a replica serves
 	dir   string
 	place Place
+
+	recipients []age.Recipient
+	identities []age.Identity
 }
 
 func newWorld(t *testing.T) *world {
@@ -72,7 +76,9 @@ func (w *world) serve(store sqlstore.Store) *replica.Replica {
 	return r
 }
 
-func (w *world) source() Source { return Source{Place: w.place} }
+func (w *world) source() Source {
+	return Source{Place: w.place, Identities: w.identities, TempDir: w.t.TempDir()}
+}
 
 // write makes n transactions of random puts and deletes.
 func (w *world) write(n int, random *rand.Rand) {
@@ -97,7 +103,7 @@ func (w *world) ship() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	newest := w.Revision()
-	err := Ship(ctx, Config{Store: w.store, To: w.place, Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
+	err := Ship(ctx, Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
 		Interval: time.Millisecond, Shipped: func(revision int64) {
 			if revision >= newest {
 				cancel()
@@ -108,8 +114,8 @@ func (w *world) ship() {
 
 // shipper returns one whose steps the test calls.
 func (w *world) shipper() *shipper {
-	s := &shipper{Config: Config{Store: w.store, To: w.place, Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: archive{w.place}, mark: compact.NewMark(w.store)}
+	s := &shipper{Config: Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
+		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: archive{Place: w.place, recipients: w.recipients}, mark: compact.NewMark(w.store)}
 	require.NoError(w.t, s.open(w.t.Context()))
 	return s
 }
@@ -137,14 +143,21 @@ func hash(t *testing.T, r *replica.Replica, revision int64) uint32 {
 	return h.Hash
 }
 
-// restored returns what a backup was restored to.
-func (w *world) restored(at Moment) (*replica.Replica, sqlstore.Store) {
+func (w *world) open(at Moment) *Backup {
 	w.t.Helper()
 	b, err := Open(w.t.Context(), w.source(), at)
 	require.NoError(w.t, err)
+	return b
+}
+
+// restored returns what a backup was restored to.
+func (w *world) restored(at Moment) (*replica.Replica, sqlstore.Store) {
+	w.t.Helper()
+	b := w.open(at)
+	defer func() { require.NoError(w.t, b.Close()) }()
 	store := memstore.New()
 	w.t.Cleanup(func() { require.NoError(w.t, store.Close()) })
-	_, err = b.Load(w.t.Context(), store, snapshot.LoadOptions{})
+	_, err := b.Load(w.t.Context(), store, snapshot.LoadOptions{})
 	require.NoError(w.t, err)
 	return w.serve(store), store
 }
@@ -168,21 +181,25 @@ func TestRestoreAtEveryRevision(t *testing.T) {
 		commit, err := log.CommitOf(t.Context(), revision)
 		require.NoError(t, err)
 		for _, at := range []Moment{{Revision: revision}, {Time: commit.At}, {Time: commit.At.Add(999 * time.Millisecond)}} {
-			got, store := w.restored(at)
-			require.Equal(t, revision, got.Revision(), "%+v", at)
-			require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
-			asked := at.Time
-			if asked.IsZero() {
-				asked = commit.At
-			}
-			found, err := history.New(store, got.Mark).RevisionAt(t.Context(), asked, revision)
-			require.NoError(t, err, "%+v", at)
-			require.Equal(t, revision, found, "%+v", at)
-			if revision > first {
-				again, err := history.New(store, got.Mark).CommitOf(t.Context(), revision)
-				require.NoError(t, err)
-				require.True(t, commit.At.Equal(again.At), "revision %d: %s and %s", revision, commit.At, again.At)
-			}
+			t.Run("", func(t *testing.T) { // closes what it opened
+				defer func(outer *testing.T) { w.t = outer }(w.t)
+				w.t = t
+				got, store := w.restored(at)
+				require.Equal(t, revision, got.Revision(), "%+v", at)
+				require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
+				asked := at.Time
+				if asked.IsZero() {
+					asked = commit.At
+				}
+				found, err := history.New(store, got.Mark).RevisionAt(t.Context(), asked, revision)
+				require.NoError(t, err, "%+v", at)
+				require.Equal(t, revision, found, "%+v", at)
+				if revision > first {
+					again, err := history.New(store, got.Mark).CommitOf(t.Context(), revision)
+					require.NoError(t, err)
+					require.True(t, commit.At.Equal(again.At), "revision %d: %s and %s", revision, commit.At, again.At)
+				}
+			})
 		}
 	}
 	for _, at := range []Moment{{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: time.Now().Add(-2 * time.Hour)}} {

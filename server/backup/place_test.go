@@ -11,15 +11,21 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 )
 
 // objectStorage is an S3 server in this process. fault, if not nil, may answer in its place: then it returns true.
@@ -335,4 +341,86 @@ func TestPlaceThatMayOnlyBeRead(t *testing.T) {
 	w.write(3, rand.New(rand.NewPCG(4, 4)))
 	w.place = forbidden{written}
 	require.ErrorIs(t, w.refused(w.store), fs.ErrPermission)
+}
+
+// TestEncryptedBackup: nothing but the manifest can be read without an identity, and no other one will do.
+func TestEncryptedBackup(t *testing.T) {
+	onPlaces(t, func(t *testing.T, p Place) {
+		mine, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		other, err := age.GenerateX25519Identity()
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "identity")
+		require.NoError(t, os.WriteFile(file, []byte("# a comment\n"+mine.String()+"\n"), 0o600))
+		recipients, err := Recipients([]string{mine.Recipient().String()})
+		require.NoError(t, err)
+		identities, err := Identities(file)
+		require.NoError(t, err)
+
+		w := newWorld(t)
+		w.place, w.recipients, w.identities = p, recipients, identities
+		random := rand.New(rand.NewPCG(5, 5))
+		secret := []byte("a-key-that-none-may-see")
+		write := func() {
+			w.write(5, random)
+			_, err := w.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{{Put: &mvcc.PutRequest{Key: secret, Value: secret}}}},
+				true)
+			require.NoError(t, err)
+		}
+		write()
+		w.ship()
+		write()
+		w.ship()
+		b := w.open(Moment{})
+		require.NotEmpty(t, b.segments)
+		require.NoError(t, b.Close())
+		for range 2 {
+			got, _ := w.restored(Moment{})
+			require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
+		}
+		names, err := p.List(t.Context())
+		require.NoError(t, err)
+		identity, err := w.store.Get(t.Context(), coder.IdentityKey())
+		require.NoError(t, err)
+		for _, name := range names {
+			content, err := archive{Place: p}.read(t.Context(), name)
+			require.NoError(t, err)
+			require.Equal(t, name != manifestName, bytes.HasPrefix(content, []byte(ageIntro)), name)
+			require.NotContains(t, string(content), string(secret))
+			require.NotContains(t, string(content), string(identity))
+		}
+
+		w.identities = nil
+		_, err = Open(t.Context(), w.source(), Moment{})
+		require.ErrorIs(t, err, ErrIdentity)
+		w.identities = []age.Identity{other}
+		_, err = Open(t.Context(), w.source(), Moment{})
+		require.ErrorIs(t, err, ErrIdentity)
+		w.recipients = nil
+		require.ErrorIs(t, w.refused(w.store), errSealed)
+	})
+}
+
+func TestRecipientsAndIdentities(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	require.NoError(t, os.WriteFile(path, []byte("AGE-SECRET-KEY-WRONG\n"), 0o600))
+	for _, name := range []string{"age1", "age1qqqq", path, filepath.Join(dir, "none")} {
+		_, err := Recipients([]string{name})
+		require.Error(t, err, name)
+	}
+	for _, name := range []string{path, filepath.Join(dir, "none")} {
+		_, err := Identities(name)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "AGE-SECRET")
+	}
+	id, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(id.Recipient().String()+"\n"), 0o600))
+	all, err := Recipients([]string{path, id.Recipient().String()})
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	none, err := Identities("")
+	require.NoError(t, err)
+	require.Empty(t, none)
 }

@@ -12,6 +12,9 @@ import (
 	"slices"
 	"time"
 
+	"filippo.io/age"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
@@ -31,7 +34,9 @@ type Moment struct {
 // Backup is a backup at a moment. It implements snapshot.Log.
 type Backup struct {
 	from     archive
+	log      archive // of the segments: from, or local
 	tempDir  string
+	local    string // a temporary directory, "" if there is none
 	base     base
 	segments []segment
 	at       Moment
@@ -49,17 +54,27 @@ type Backup struct {
 // Source is where a backup is read from.
 type Source struct {
 	Place Place
-	// TempDir is where Load keeps a base that is not in a directory. "": os.TempDir.
+	// Identities decrypt an encrypted backup.
+	Identities []age.Identity
+	// TempDir is where files that are not in a directory are copied, and a base that is encrypted. "": os.TempDir.
 	TempDir string
 }
 
 // Open finds what a moment needs, and reads all of it once to find damage. Errors: ErrNotCovered, ErrDamaged, the
-// place's.
-func Open(ctx context.Context, from Source, at Moment) (*Backup, error) {
-	b := &Backup{from: archive{from.Place}, tempDir: from.TempDir, at: at}
+// ErrIdentity, the place's. The caller closes it.
+func Open(ctx context.Context, from Source, at Moment) (_ *Backup, err error) {
+	b := &Backup{from: archive{Place: from.Place, identities: from.Identities}, tempDir: from.TempDir, at: at}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
 	m, err := b.from.manifest(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if m.Encrypted && len(from.Identities) == 0 {
+		return nil, ErrIdentity
 	}
 	if len(m.Bases) == 0 {
 		return nil, fmt.Errorf("%w: %s has no base", ErrNotCovered, from.Place)
@@ -75,7 +90,13 @@ func Open(ctx context.Context, from Source, at Moment) (*Backup, error) {
 	}
 	b.base = m.Bases[i]
 	b.newest, b.began = b.base.Revision, b.base.At
-	b.segments, b.damage = b.from.chain(ctx, end, b.base.Revision+1)
+	if err := b.copySegments(ctx, b.base.Revision, end.Last); err != nil {
+		return nil, err
+	}
+	b.segments, b.damage = b.log.chain(ctx, end, b.base.Revision+1)
+	if errors.Is(b.damage, ErrIdentity) || ctx.Err() != nil {
+		return nil, b.damage
+	}
 	err = b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
 		if b.newestTime.IsZero() && at.Before(b.began) {
 			b.began = at
@@ -93,7 +114,67 @@ func Open(ctx context.Context, from Source, at Moment) (*Backup, error) {
 	case at.Time.After(until) && b.newest < following-1:
 		err = fmt.Errorf("%w: it is complete until %s", ErrNotCovered, history.FormatTime(until))
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close removes temporary files.
+func (b *Backup) Close() error {
+	if b.local == "" {
+		return nil
+	}
+	return os.RemoveAll(b.local)
+}
+
+// copies is how many files are copied at a time.
+const copies = 16
+
+// copySegments copies the segments of the revisions after first up to last into a local directory, unless they are in
+// one: they are read several times, and each names the one before.
+func (b *Backup) copySegments(ctx context.Context, first, last int64) (err error) {
+	if _, ok := b.from.Place.(directory); ok {
+		b.log = b.from
+		return nil
+	}
+	if b.local, err = os.MkdirTemp(b.tempDir, "sqlbrain-restore-"); err != nil {
+		return err
+	}
+	b.log = archive{Place: directory(b.local), identities: b.from.identities}
+	names, err := b.from.files(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copies)
+	for _, name := range names {
+		var s segment
+		if _, err := fmt.Sscanf(name, "log-%d-%d-", &s.First, &s.Last); err == nil && s.Last > first && s.Last <= last &&
+			filepath.IsLocal(name) {
+			group.Go(func() error { return b.copy(ctx, name, func(r io.Reader) (io.Reader, error) { return r, nil }) })
+		}
+	}
+	return group.Wait()
+}
+
+// copy copies what change makes of a file into the local directory.
+func (b *Backup) copy(ctx context.Context, name string, change func(io.Reader) (io.Reader, error)) (err error) {
+	in, err := b.from.Read(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	changed, err := change(in)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(b.local, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, changed)
+	return errors.Join(err, out.Close())
 }
 
 // Damage returns what is damaged after the moment, nil if nothing is.
@@ -115,11 +196,10 @@ func (b *Backup) Newest() (revision int64, at time.Time) { return b.newest, b.ne
 // Load fills a store with the backup, see snapshot.Saved.Load.
 func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
 	o snapshot.LoadOptions) (l *snapshot.Loaded, err error) {
-	path, remove, err := b.localBase(ctx)
+	path, err := b.localBase(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
 	}
-	defer func() { err = errors.Join(err, remove()) }()
 	file, err := snapshot.Open(ctx, path, false)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
@@ -129,26 +209,24 @@ func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
 	return file.Load(ctx, store, o)
 }
 
-// localBase returns the path of the base, and what removes it if it is a copy.
-func (b *Backup) localBase(ctx context.Context) (path string, remove func() error, err error) {
-	if d, ok := b.from.Place.(directory); ok {
-		return filepath.Join(string(d), b.base.name()), func() error { return nil }, nil
+// localBase returns the path of the base, or of a copy that is not encrypted.
+func (b *Backup) localBase(ctx context.Context) (path string, err error) {
+	if d, ok := b.from.Place.(directory); ok && len(b.from.identities) == 0 {
+		return filepath.Join(string(d), b.base.name()), nil
 	}
-	in, err := b.from.Read(ctx, b.base.name())
-	if err != nil {
-		return "", nil, err
-	}
-	out, err := os.CreateTemp(b.tempDir, "sqlbrain-restore-")
-	if err == nil {
-		_, err = io.Copy(out, in)
-		if err = errors.Join(err, out.Close()); err != nil {
-			err = errors.Join(err, os.Remove(out.Name()))
+	if b.local == "" {
+		if b.local, err = os.MkdirTemp(b.tempDir, "sqlbrain-restore-"); err != nil {
+			return "", err
 		}
 	}
-	if err = errors.Join(err, in.Close()); err != nil {
-		return "", nil, err
+	path = filepath.Join(b.local, b.base.name())
+	if _, err := os.Stat(path); err == nil { // of an earlier Load
+		return path, nil
 	}
-	return out.Name(), func() error { return os.Remove(out.Name()) }, nil
+	if err = b.copy(ctx, b.base.name(), b.from.unseal); err != nil {
+		return "", errors.Join(err, os.RemoveAll(path))
+	}
+	return path, nil
 }
 
 // Began implements snapshot.Log.
@@ -173,7 +251,7 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		file, err := b.from.open(ctx, s)
+		file, err := b.log.open(ctx, s)
 		r := &rows{backup: b, f: f, leases: make(map[int64]coder.Lease)}
 		var h header
 		if err == nil {

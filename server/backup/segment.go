@@ -34,20 +34,20 @@ type header struct {
 	State    bool    `json:"state"`    // rows of all leases, users and roles follow those of the log
 }
 
-// encodeSegment returns a segment, and its SHA-256 in hexadecimal.
+// encodeSegment returns a segment.
 //
 //	magic, gzip of: header, "\n", for each row: uvarint len(key), key, uvarint len(value), value
 //	SHA-256 of all before (32)
-func encodeSegment(h header, rows []sqlstore.Row) (file []byte, hash string, err error) {
+func encodeSegment(h header, rows []sqlstore.Row) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(magic)
 	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	line, err := json.Marshal(h)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	out := bufio.NewWriter(z)
 	_, err = out.Write(append(line, '\n'))
@@ -59,11 +59,11 @@ func encodeSegment(h header, rows []sqlstore.Row) (file []byte, hash string, err
 		}
 	}
 	if err = errors.Join(err, out.Flush(), z.Close()); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	sum := sha256.Sum256(b.Bytes())
 	b.Write(sum[:])
-	return b.Bytes(), hashOf(b.Bytes()), nil
+	return b.Bytes(), nil
 }
 
 func hashOf(file []byte) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"filippo.io/age"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -54,8 +55,10 @@ type Config struct {
 	// TempDir is where bases are made, of up to twice the size of the data. "": in the directory of a file:// place, else
 	// os.TempDir.
 	TempDir string
-	Log     *slog.Logger
-	About   snapshot.About // of the bases
+	// Recipients, if there are some, are those that all files but the manifest are encrypted to.
+	Recipients []age.Recipient
+	Log        *slog.Logger
+	About      snapshot.About // of the bases
 	// Shipped, if not nil, is called with the newest revision of the backup.
 	Shipped func(revision int64)
 
@@ -68,12 +71,12 @@ type Config struct {
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
 // the place fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission or the error of
-// another version's format, or of a bucket that does not exist.
+// another version's format, of a bucket that does not exist, or of recipients where the backup has none.
 func Ship(ctx context.Context, cfg Config) error {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes)
-	s := &shipper{Config: cfg, to: archive{cfg.To}, mark: compact.NewMark(cfg.Store)}
+	s := &shipper{Config: cfg, to: archive{Place: cfg.To, recipients: cfg.Recipients}, mark: compact.NewMark(cfg.Store)}
 	opened := false
 	for failures := 0; ; {
 		var err error
@@ -89,7 +92,7 @@ func Ship(ctx context.Context, cfg Config) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged), errors.Is(err, errFormat),
-			errors.Is(err, fs.ErrPermission), errors.Is(err, errBucket):
+			errors.Is(err, fs.ErrPermission), errors.Is(err, errBucket), errors.Is(err, errSealed):
 			return err
 		case err == nil:
 			failures = 0
@@ -108,6 +111,7 @@ type shipper struct {
 	Config
 	to       archive
 	mark     *compact.Mark
+	secret   []byte // the identity row, once compare has read it
 	manifest manifest
 	gap      bool          // the next segment begins a new chain
 	looked   time.Time     // when leases, users and roles were read
@@ -129,6 +133,11 @@ func (s *shipper) open(ctx context.Context) (err error) {
 	if s.manifest, err = s.to.manifest(ctx); err != nil {
 		return err
 	}
+	sealed := len(s.Recipients) > 0
+	if s.manifest.Cluster != "" && s.manifest.Encrypted != sealed {
+		return errSealed
+	}
+	s.manifest.Encrypted = sealed
 	if d, ok := s.To.(directory); ok {
 		if err := d.clean(time.Now().Add(-staleAfter)); err != nil {
 			return err
@@ -137,7 +146,7 @@ func (s *shipper) open(ctx context.Context) (err error) {
 	newest := s.manifest.Newest
 	s.gap = newest.Last != s.position() // a base is newer
 	if newest.Last > 0 {
-		if _, err := s.to.open(ctx, newest); err != nil {
+		if _, err := s.to.stored(ctx, newest); err != nil {
 			return fmt.Errorf("%s: %w", newest.name(), err)
 		}
 	}
@@ -166,7 +175,8 @@ func (s *shipper) identity(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the identity of the cluster: %w", err)
 	}
-	return hex.EncodeToString(identity), nil
+	s.secret = identity
+	return hashOf(identity), nil
 }
 
 // compare compares the table with the end of the backup. Once it succeeds, what was read before belongs to the history
@@ -198,8 +208,11 @@ func (s *shipper) lastRow(ctx context.Context, revision int64) (string, error) {
 	if errors.Is(err, sqlstore.ErrKeyNotFound) {
 		return "", nil
 	}
-	return hashOf(row), err
+	return s.hashOf(row), err
 }
+
+// hashOf returns the LastRow of a log row.
+func (s *shipper) hashOf(row []byte) string { return hashOf(slices.Concat(s.secret, row)) }
 
 // step writes a base or a segment, or waits if there is nothing to write.
 func (s *shipper) step(ctx context.Context) error {
@@ -273,12 +286,12 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	if err := s.compare(ctx); err != nil {
 		return err
 	}
-	err = s.to.Create(ctx, b.name(), func(w io.Writer) error {
+	err = s.to.Create(ctx, b.name(), s.to.seal(func(w io.Writer) error {
 		return file.Send(func(block []byte, _ int64) error {
 			_, err := w.Write(block)
 			return errors.Join(err, ctx.Err())
 		})
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -342,13 +355,21 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if err := s.compare(ctx); err != nil {
 		return false, err
 	}
-	file, hash, err := encodeSegment(h, slices.Concat(rows, leases))
+	plain, err := encodeSegment(h, slices.Concat(rows, leases))
 	if err != nil {
 		return false, err
 	}
-	written := segment{First: h.First, Last: h.Last, Hash: hash}
+	var file bytes.Buffer
+	err = s.to.seal(func(w io.Writer) error {
+		_, err := w.Write(plain)
+		return err
+	})(&file)
+	if err != nil {
+		return false, err
+	}
+	written := segment{First: h.First, Last: h.Last, Hash: hashOf(file.Bytes())}
 	err = s.to.Create(ctx, written.name(), func(w io.Writer) error {
-		_, err := w.Write(file)
+		_, err := w.Write(file.Bytes())
 		return err
 	})
 	if err != nil {
@@ -360,7 +381,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if i < 0 {
 		return false, fmt.Errorf("the first log row of revision %d is missing", last)
 	}
-	next.LastRow = hashOf(rows[i].Value)
+	next.LastRow = s.hashOf(rows[i].Value)
 	if next.Until, err = coder.DecodeLogTime(rows[i].Value); err != nil {
 		return false, err
 	}

@@ -1,0 +1,96 @@
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+)
+
+var (
+	// ErrIdentity: an encrypted backup cannot be read.
+	ErrIdentity = errors.New("the backup is encrypted: name a file with an identity of one of its recipients")
+	errSealed   = errors.New("a backup is encrypted as a whole or not at all: choose an empty place, or its recipients")
+)
+
+// ageIntro begins all files that age encrypted.
+const ageIntro = "age-encryption.org/v1\n"
+
+// Recipients returns the recipients that are named: each as age1…, or as a file that lists some.
+func Recipients(names []string) (all []age.Recipient, err error) {
+	for _, name := range names {
+		lines := io.Reader(strings.NewReader(name))
+		if !strings.HasPrefix(name, "age1") {
+			file, err := os.ReadFile(name)
+			if err != nil {
+				return nil, err
+			}
+			lines = bytes.NewReader(file)
+		}
+		some, err := age.ParseRecipients(lines)
+		if err != nil {
+			return nil, fmt.Errorf("%s is no recipient of age, and no file of them: %w", name, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// Identities returns those of a file that age-keygen wrote, none for "".
+func Identities(path string) (_ []age.Identity, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	all, err := age.ParseIdentities(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no file of identities of age: %w", path, err)
+	}
+	return all, nil
+}
+
+// seal returns write with its output encrypted, if the archive has recipients.
+func (a archive) seal(write func(io.Writer) error) func(io.Writer) error {
+	if len(a.recipients) == 0 {
+		return write
+	}
+	return func(w io.Writer) error {
+		sealed, err := age.Encrypt(w, a.recipients...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(sealed), sealed.Close())
+	}
+}
+
+// unseal returns what a file of the place holds. Errors: ErrIdentity, ErrDamaged.
+func (a archive) unseal(file io.Reader) (io.Reader, error) {
+	intro := make([]byte, len(ageIntro))
+	n, err := io.ReadFull(file, intro)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	whole := io.MultiReader(bytes.NewReader(intro[:n]), file)
+	if string(intro[:n]) != ageIntro {
+		return whole, nil
+	}
+	if len(a.identities) == 0 {
+		return nil, ErrIdentity
+	}
+	plain, err := age.Decrypt(whole, a.identities...)
+	if mismatch := (*age.NoIdentityMatchError)(nil); errors.As(err, &mismatch) {
+		return nil, fmt.Errorf("%w: none of these is", ErrIdentity)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return plain, nil
+}
