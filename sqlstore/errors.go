@@ -23,6 +23,8 @@ var (
 	ErrUnavailable = errors.New("sqlstore: database unavailable")
 	// ErrFull: the engine has no space left for what was to be written. Nothing was written.
 	ErrFull = fmt.Errorf("%w: no space is left", ErrUnavailable)
+	// ErrDenied: the engine refuses the login, or the user lacks a right. Nothing was done.
+	ErrDenied = fmt.Errorf("%w: access is denied", ErrUnavailable)
 	// ErrUnfit: the database is reachable, but it cannot hold the data as it is.
 	// The message says what to change.
 	ErrUnfit = errors.New("sqlstore: database is not usable as it is")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
@@ -24,7 +25,6 @@ import (
 
 func (p *program) newBackupCommand() *cobra.Command {
 	output, to, continuous := outputTable, "", false
-	var recipients []string
 	cmd := &cobra.Command{
 		Use:   "backup --to FILE | (file:///DIRECTORY | s3://BUCKET/PREFIX) --continuous",
 		Short: "Write a consistent backup of the database to a file, while servers serve it",
@@ -55,19 +55,17 @@ Until then its directory holds temporary files, of up to twice the size of the b
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if continuous {
-				return p.ship(cmd.Context(), to, recipients, output)
+				return p.ship(cmd.Context(), to, output)
 			}
-			if len(recipients) > 0 {
+			if len(p.settings.BackupRecipients) > 0 {
 				return &usageError{errors.New("--backup-recipient needs --continuous")}
 			}
 			return p.backup(cmd.Context(), to, output)
 		},
 	}
-	p.needs(cmd, databaseFlags...)
+	p.needs(cmd, append(databaseFlags, "backup-recipient")...)
 	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous file:///DIRECTORY or s3://BUCKET/PREFIX")
 	cmd.Flags().BoolVar(&continuous, "continuous", false, "follow the database until the command is stopped")
-	cmd.Flags().StringSliceVar(&recipients, "backup-recipient", nil,
-		"with --continuous: encrypt to this `recipient` of age, age1…, or to those in a file; may be repeated")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
 		panic(err) // the flag is there
 	}
@@ -101,26 +99,22 @@ func (p *program) backup(ctx context.Context, path string, form output) error {
 }
 
 // ship writes a continuous backup until ctx ends.
-func (p *program) ship(ctx context.Context, target string, recipients []string, form output) error {
-	place, err := backup.OpenPlace(target)
+func (p *program) ship(ctx context.Context, target string, form output) error {
+	cfg, err := backupConfig(&p.settings.Config, target)
 	if err != nil {
-		return &usageError{fmt.Errorf("--to %w", err)}
-	}
-	to, err := backup.Recipients(recipients)
-	if err != nil {
-		return &usageError{fmt.Errorf("--backup-recipient: %w", err)}
+		return &usageError{err}
 	}
 	newest := int64(0)
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{ReplaceAttr: logged}))
 	err = p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
-		return backup.Ship(ctx, backup.Config{Store: store, To: place, Recipients: to, Log: log,
-			About: snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion},
-			Shipped: func(revision int64) {
-				if newest == 0 {
-					log.Info("the backup follows the database", "revision", revision)
-				}
-				newest = revision
-			}})
+		cfg.Store, cfg.Log = store, log
+		cfg.Shipped = func(revision int64) {
+			if newest == 0 {
+				log.Info("the backup follows the database", "revision", revision)
+			}
+			newest = revision
+		}
+		return backup.Ship(ctx, cfg)
 	})
 	if err != nil {
 		return err
@@ -130,10 +124,42 @@ func (p *program) ship(ctx context.Context, target string, recipients []string, 
 			Datastore string `json:"datastore"`
 			To        string `json:"to"`
 			Revision  int64  `json:"revision"`
-		}{p.settings.URL().String(), place.String(), newest})
+		}{p.settings.URL().String(), cfg.To.String(), newest})
 	}
-	_, err = fmt.Fprintf(p.stdout, "datastore   %s\nto          %s\nrevision    %d\n", p.settings.URL(), place, newest)
+	_, err = fmt.Fprintf(p.stdout, "datastore   %s\nto          %s\nrevision    %d\n", p.settings.URL(), cfg.To, newest)
 	return err
+}
+
+// backUp prepares the backup that c's replica writes while it leads. The caller must call stop when that has ended.
+func backUp(c *config.Config, store sqlstore.Store) (stop func(), err error) {
+	if c.BackupTo == "" {
+		return func() {}, nil
+	}
+	cfg, err := backupConfig(c, c.BackupTo)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Store, cfg.TempDir, cfg.Log, cfg.Metrics = store, c.Server.SnapshotDir, c.Server.Logger,
+		backup.NewMetrics(c.Server.Registry)
+	keeper := backup.NewKeeper(cfg)
+	c.Replica.Leading = keeper.Lead
+	return func() {
+		if !keeper.Close(c.Server.StopTimeout) {
+			cfg.Log.Warn("the place of the backup does not answer, leaving it", "to", cfg.To)
+		}
+	}, nil
+}
+
+// backupConfig returns what the settings say about a continuous backup.
+func backupConfig(c *config.Config, target string) (cfg backup.Config, err error) {
+	cfg.About = snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion}
+	if cfg.To, err = backup.OpenPlace(target); err != nil {
+		return cfg, err
+	}
+	if cfg.Recipients, err = backup.Recipients(c.BackupRecipients); err != nil {
+		err = fmt.Errorf("--backup-recipient: %w", err)
+	}
+	return cfg, err
 }
 
 // writeBackup writes a backup of store to w. dir is for temporary files.

@@ -200,6 +200,38 @@ func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
 	require.Contains(t, a.stdout, "revision    2")
 }
 
+// TestServerBacksUp: the leader writes a backup, and exports how old it is.
+func TestServerBacksUp(t *testing.T) {
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
+		target := "file://" + filepath.ToSlash(t.TempDir())
+		place, err := backup.OpenPlace(target)
+		require.NoError(t, err)
+		ctx := testContext(t)
+		kept := int64(0)
+		for range 2 { // stopped, and started again
+			n := startNode(t, "--datastore", datastore, "--backup-to", target, "--snapshot-dir", t.TempDir())
+			res, err := n.client(t).Put(ctx, "k", fmt.Sprint(kept))
+			require.NoError(t, err)
+			kept = res.Header.Revision
+			eventually.True(t, "the backup has it", func() bool {
+				b, err := backup.Open(ctx, backup.Source{Place: place}, backup.Moment{})
+				if err != nil {
+					return false
+				}
+				require.NoError(t, b.Close())
+				revision, _ := b.Newest()
+				return revision >= kept
+			})
+			require.Contains(t, body(t, n.endpoint+"/metrics"), "sqlbrain_backup_age_seconds")
+			require.Zero(t, n.stop())
+		}
+		other := sqliteURL(t)
+		a := succeed(t, "restore", "--from", target, "--at", fmt.Sprint(kept), "--datastore", other)
+		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
+	})
+	execute(t, "serve", "--backup-to", "backups").requireRefused(t, "--backup-to: backups names no place")
+}
+
 // TestContinuousBackup follows a server on each engine, is stopped and started again, and is restored to a moment
 // before everything was deleted.
 func TestContinuousBackup(t *testing.T) {

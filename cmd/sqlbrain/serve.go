@@ -89,6 +89,11 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
+	stopBackup, err := backUp(&c, store)
+	if err != nil {
+		return err
+	}
+	defer stopBackup()
 	n, err := openReplica(ctx, &c, u.Dialect, store)
 	if err != nil {
 		return p.atDatastore(err)

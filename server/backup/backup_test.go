@@ -114,8 +114,8 @@ func (w *world) ship() {
 
 // shipper returns one whose steps the test calls.
 func (w *world) shipper() *shipper {
-	s := &shipper{Config: Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 1 << 20, StateInterval: time.Hour}, to: archive{Place: w.place, recipients: w.recipients}, mark: compact.NewMark(w.store)}
+	s := newShipper(Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
+		SegmentBytes: 1 << 20, StateInterval: time.Hour, Metrics: NewMetrics(nil)})
 	require.NoError(w.t, s.open(w.t.Context()))
 	return s
 }

@@ -26,6 +26,8 @@
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one directory, as in a rolling update, leave a backup that can be restored: the bytes
 //     of a file decide its name (TestTwoShippers).
+//   - Leaders that ship in turns leave no gap (TestKeepersTakeTurns), and a place that fails or hangs does not hold up a
+//     leader (TestKeeperOutlivesFailures, TestHungPlaceHoldsUpNothing).
 //
 // Start reading at ship.go, then segment.go and directory.go.
 package backup

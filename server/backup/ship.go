@@ -59,6 +59,7 @@ type Config struct {
 	Recipients []age.Recipient
 	Log        *slog.Logger
 	About      snapshot.About // of the bases
+	Metrics    *Metrics       // nil: none
 	// Shipped, if not nil, is called with the newest revision of the backup.
 	Shipped func(revision int64)
 
@@ -70,13 +71,18 @@ type Config struct {
 
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
-// the place fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission or the error of
-// another version's format, of a bucket that does not exist, or of recipients where the backup has none.
+// the place fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission,
+// sqlstore.ErrDenied or the error of another version's format, of a bucket that does not exist, or of recipients where
+// the backup has none.
 func Ship(ctx context.Context, cfg Config) error {
 	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
 	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes)
-	s := &shipper{Config: cfg, to: archive{Place: cfg.To, recipients: cfg.Recipients}, mark: compact.NewMark(cfg.Store)}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
+	s := newShipper(cfg)
+	s.Metrics.point.CompareAndSwap(nil, &point{until: time.Now()})
 	opened := false
 	for failures := 0; ; {
 		var err error
@@ -91,19 +97,32 @@ func Ship(ctx context.Context, cfg Config) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged), errors.Is(err, errFormat),
-			errors.Is(err, fs.ErrPermission), errors.Is(err, errBucket), errors.Is(err, errSealed):
-			return err
 		case err == nil:
 			failures = 0
 			continue
 		}
+		s.Metrics.failed(err)
+		switch {
+		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged), errors.Is(err, errFormat),
+			errors.Is(err, fs.ErrPermission), errors.Is(err, sqlstore.ErrDenied), errors.Is(err, errBucket),
+			errors.Is(err, errSealed):
+			return err
+		}
 		failures++
-		s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position())
-		if retry.Database.Wait(ctx, failures) != nil {
+		pause := outages.Pause(failures)
+		s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position(), "pause", pause)
+		if retry.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}
+}
+
+// outages spaces out attempts while the database or the place fails.
+var outages = retry.Backoff{Min: 10 * time.Millisecond, Max: 15 * time.Second}
+
+func newShipper(cfg Config) *shipper {
+	to := archive{Place: measured{cfg.To, cfg.Metrics.written}, recipients: cfg.Recipients}
+	return &shipper{Config: cfg, to: to, mark: compact.NewMark(cfg.Store)}
 }
 
 // shipper is one Ship. It belongs to one goroutine.
@@ -117,6 +136,13 @@ type shipper struct {
 	looked   time.Time     // when leases, users and roles were read
 	took     time.Duration // making the newest base
 	useless  int           // bases in a row that no segment continues
+}
+
+// observe sets the gauges.
+func (s *shipper) observe() {
+	if !s.manifest.Until.IsZero() {
+		s.Metrics.point.Store(&point{s.manifest.Until, s.position()})
+	}
 }
 
 // position returns the newest revision of the backup, 0 if there is none.
@@ -143,6 +169,7 @@ func (s *shipper) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	s.observe()
 	newest := s.manifest.Newest
 	s.gap = newest.Last != s.position() // a base is newer
 	if newest.Last > 0 {
@@ -251,6 +278,7 @@ func (s *shipper) step(ctx context.Context) error {
 				return err
 			}
 		}
+		s.Metrics.gaps.Inc()
 		s.Log.Warn("the backup has a gap, a new base follows", "after", position, "error", err)
 		return s.writeBase(ctx)
 	case err != nil || full:
@@ -313,6 +341,7 @@ func (s *shipper) publish(ctx context.Context, next manifest, gap bool) error {
 		return err
 	}
 	s.manifest, s.gap = next, gap
+	s.observe()
 	if s.Shipped != nil {
 		s.Shipped(s.position())
 	}

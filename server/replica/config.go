@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -31,6 +32,8 @@ type Config struct {
 	RecordCache    int // most bytes of the key space in memory; 0: off
 	TTLPolicies    []lease.Policy
 	TokenTTL       time.Duration // how long an unused token stays valid
+	// Leading, if not nil, is called when the node leads; ctx ends with the leadership. It must return then.
+	Leading func(ctx context.Context)
 	// Handover bounds each step of a voluntary stop of a leader: the checkpoints of leases, the
 	// current commit, and the resignation.
 	Handover time.Duration

@@ -40,9 +40,11 @@ func (l *leader) run(ctx context.Context, leading func(term int64)) error {
 	var workers sync.WaitGroup
 	for _, work := range []func(context.Context){
 		l.pipeline.Run, l.authority.Watch, l.lessor.Run, l.compactor.Run, l.autoCompact, r.Space.RaiseAlarms,
-		r.Auth.SweepTokens, l.counts.run, l.countBytes,
+		r.Auth.SweepTokens, l.counts.run, l.countBytes, r.cfg.Leading,
 	} {
-		workers.Go(func() { work(working) })
+		if work != nil {
+			workers.Go(func() { work(working) })
+		}
 	}
 	select {
 	case <-ctx.Done():

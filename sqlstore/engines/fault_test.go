@@ -207,10 +207,11 @@ var serverErrors = map[error][]uint16{
 		1020, 1205, 1213, 1243, 1412, 1615, 3101,
 	},
 	sqlstore.ErrUnavailable: { // nothing was done
-		1040, 1041, 1044, 1045, 1047, 1049, 1129, 1130, 1142, 1203, 1226, 1227, 1698, 1820, 1907,
+		1040, 1041, 1047, 1049, 1129, 1203, 1226, 1907,
 		3032, 3168, 3796, 3797, 3798, 3799,
 		1036, 1290, 1792, 1836, 1874, 1881, // read-only
 	},
+	sqlstore.ErrDenied:   {1044, 1045, 1130, 1142, 1227, 1698, 1820},
 	sqlstore.ErrFull:     {1021, 1114, 3675},
 	sqlstore.ErrTooLarge: {1118, 1153, 1197, 1406},
 	sqlstore.ErrUncertain: { // the commit may have happened

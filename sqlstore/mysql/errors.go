@@ -54,24 +54,16 @@ var failures = map[uint16]sqldb.Failure{
 	1874: sqldb.FailureReadOnly, // ER_INNODB_READ_ONLY
 	1881: sqldb.FailureReadOnly, // ER_INNODB_FORCED_RECOVERY
 
-	// Refused before anything was done, because the server is not ready, or
-	// its settings keep this user out. 1047 is Galera's "WSREP has not yet
+	// Refused before anything was done, because the server is not ready. 1047 is Galera's "WSREP has not yet
 	// prepared node"; 3796 to 3799 are Group Replication's, when a transaction
 	// begins and the consistency asked for cannot be had.
 	1040: sqldb.FailureUnavailable, // ER_CON_COUNT_ERROR
 	1041: sqldb.FailureUnavailable, // ER_OUT_OF_RESOURCES
 	1047: sqldb.FailureUnavailable, // ER_UNKNOWN_COM_ERROR
-	1044: sqldb.FailureUnavailable, // ER_DBACCESS_DENIED_ERROR
-	1045: sqldb.FailureUnavailable, // ER_ACCESS_DENIED_ERROR
 	1049: sqldb.FailureUnavailable, // ER_BAD_DB_ERROR
-	1142: sqldb.FailureUnavailable, // ER_TABLEACCESS_DENIED_ERROR
 	1203: sqldb.FailureUnavailable, // ER_TOO_MANY_USER_CONNECTIONS
 	1226: sqldb.FailureUnavailable, // ER_USER_LIMIT_REACHED
-	1227: sqldb.FailureUnavailable, // ER_SPECIFIC_ACCESS_DENIED_ERROR
-	1698: sqldb.FailureUnavailable, // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
 	1129: sqldb.FailureUnavailable, // ER_HOST_IS_BLOCKED
-	1130: sqldb.FailureUnavailable, // ER_HOST_NOT_PRIVILEGED
-	1820: sqldb.FailureUnavailable, // ER_MUST_CHANGE_PASSWORD
 	1907: sqldb.FailureUnavailable, // a lock on metadata was not had in time
 	3032: sqldb.FailureUnavailable, // ER_SERVER_OFFLINE_MODE
 	3168: sqldb.FailureUnavailable, // ER_SERVER_ISNT_AVAILABLE
@@ -81,6 +73,15 @@ var failures = map[uint16]sqldb.Failure{
 	3799: sqldb.FailureUnavailable, // Group Replication: consistency not allowed
 	8027: sqldb.FailureUnavailable, // TiDB: schema outdated
 	8120: sqldb.FailureUnavailable, // TiDB: no start TS
+
+	// Refused before anything was done: the login, or a right of the user.
+	1044: sqldb.FailureDenied, // ER_DBACCESS_DENIED_ERROR
+	1045: sqldb.FailureDenied, // ER_ACCESS_DENIED_ERROR
+	1142: sqldb.FailureDenied, // ER_TABLEACCESS_DENIED_ERROR
+	1227: sqldb.FailureDenied, // ER_SPECIFIC_ACCESS_DENIED_ERROR
+	1698: sqldb.FailureDenied, // ER_ACCESS_DENIED_NO_PASSWORD_ERROR
+	1130: sqldb.FailureDenied, // ER_HOST_NOT_PRIVILEGED
+	1820: sqldb.FailureDenied, // ER_MUST_CHANGE_PASSWORD
 
 	// No space is left. Nothing was done.
 	1021: sqldb.FailureFull, // ER_DISK_FULL

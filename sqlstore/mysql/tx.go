@@ -42,7 +42,8 @@ func (e *engine) commitTx(ctx context.Context, conn *sql.Conn, info sqldb.Info,
 	switch sqldb.Classify(e, err) {
 	case sqldb.FailureRetry:
 		return true, sqldb.RolledBack(ctx, e, err)
-	case sqldb.FailureUnavailable, sqldb.FailureFull, sqldb.FailureReadOnly, sqldb.FailureTooLarge:
+	case sqldb.FailureUnavailable, sqldb.FailureDenied, sqldb.FailureFull, sqldb.FailureReadOnly,
+		sqldb.FailureTooLarge:
 		return false, sqldb.RolledBack(ctx, e, err)
 	}
 	return false, sqldb.Uncertain(ctx, err)

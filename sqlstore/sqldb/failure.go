@@ -25,6 +25,8 @@ const (
 	FailureRetry
 	// FailureUnavailable: the engine does not serve now. Nothing was done.
 	FailureUnavailable
+	// FailureDenied: the engine refuses the login, or the user lacks a right. Nothing was done.
+	FailureDenied
 	// FailureFull: the engine has no space left. Nothing was done.
 	FailureFull
 	// FailureReadOnly: the engine does not accept writes, or no longer. Nothing was
@@ -42,7 +44,7 @@ const (
 	FailureUnknown
 )
 
-var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "full", "read_only", "too_large",
+var failureNames = [...]string{"other", "conflict", "retry", "unavailable", "denied", "full", "read_only", "too_large",
 	"not_sent", "lost", "unknown"}
 
 func (f Failure) String() string { return failureNames[f] }
@@ -94,6 +96,8 @@ func RolledBack(ctx context.Context, e Engine, err error) error {
 		return fmt.Errorf("%w: %w", sqlstore.ErrTooLarge, err)
 	case FailureFull:
 		return fmt.Errorf("%w: %w", sqlstore.ErrFull, err)
+	case FailureDenied:
+		return fmt.Errorf("%w: %w", sqlstore.ErrDenied, err)
 	case FailureUnavailable, FailureReadOnly, FailureRetry, FailureNotSent, FailureLost, FailureUnknown:
 		return fmt.Errorf("%w: %w", sqlstore.ErrUnavailable, err)
 	}

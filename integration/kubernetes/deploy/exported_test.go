@@ -14,6 +14,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server"
 	"github.com/sqlbrain/sqlbrain/server/audit"
+	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/cluster/node"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
@@ -85,6 +86,7 @@ func openMember(t *testing.T) *prometheus.Registry {
 	ctx, registry := t.Context(), prometheus.NewRegistry()
 	store := sqldbtest.Opener(engines.OpenDB).Store(t, sqldbtest.SQLiteURL(t), sqlstore.Options{Registerer: registry})
 
+	backup.NewMetrics(registry)
 	own := node.DefaultConfig()
 	own.Store, own.Name, own.Version = store, "n1", "test"
 	own.Registerer, own.Replica.Registerer = registry, registry

@@ -251,6 +251,12 @@ var scenes = map[string][]scene{
 			job},
 		{"for a moment", []string{a("sqlbrain_no_space", "", "0x3 1 0x12")}, nil},
 	},
+	"SqlbrainNoBackup": {
+		{"the place is away", []string{a("sqlbrain_backup_age_seconds", "", "6 6 10+30x15")}, job},
+		{"for a moment", []string{a("sqlbrain_backup_age_seconds", "", "6x3 310 6x12")}, nil},
+		{"another member leads", []string{a("sqlbrain_backup_age_seconds", "", "6x10 _x10"),
+			b("sqlbrain_backup_age_seconds", "", "_x12 20 6x8")}, nil},
+	},
 	"SqlbrainAuditLogFailing": {
 		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")},
 			[]string{"b"}},

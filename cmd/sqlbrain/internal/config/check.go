@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
@@ -26,6 +27,11 @@ func (s *Settings) check() error {
 func (s *Settings) checkNames() error {
 	if kind, _, _ := strings.Cut(s.Server.AuthToken, ","); kind != "simple" && kind != "jwt" {
 		return s.invalid("auth-token", "%q is no kind of token: use simple, or jwt with its options", kind)
+	}
+	if s.BackupTo != "" {
+		if _, err := backup.OpenPlace(s.BackupTo); err != nil {
+			return s.invalid("backup-to", "%w", err)
+		}
 	}
 	if s.Node.Name == "" {
 		return s.invalid("name", "must not be empty")

@@ -34,6 +34,9 @@ type Config struct {
 	LogJSON    bool
 	LogOutputs []string
 
+	BackupTo         string   // a URL that backup.OpenPlace takes; empty: none
+	BackupRecipients []string // see backup.Recipients
+
 	EnableTracing bool
 	ProtocolTrace string // file; empty: none
 	MemoryLimit   int64  // bytes; 0: none

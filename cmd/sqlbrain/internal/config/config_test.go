@@ -86,6 +86,10 @@ func TestEverySettingCanComeFromFlagEnvironmentAndFile(t *testing.T) {
 		value := other[f.Value.Type()]
 		extra := []string{}
 		switch f.Name {
+		case "backup-to":
+			value = "file:///backups"
+		case "backup-recipient":
+			value = "recipients.txt"
 		case "config-file", "datastore-password-file", "datastore-password-command", "datastore-password-from", "cert-file",
 			"key-file", "trusted-ca-file", "client-cert-auth", "client-crl-file",
 			"peer-cert-file", "peer-key-file", "peer-trusted-ca-file", "peer-client-cert-auth", "peer-crl-file",

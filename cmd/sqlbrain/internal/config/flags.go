@@ -138,6 +138,12 @@ func (s *Settings) define() {
 	f.Var((*ttlPolicies)(&s.Replica.TTLPolicies), "ttl-policy",
 		"keys under PREFIX that are put without a lease live for DURATION, as in /events/=1h; may be repeated")
 
+	value(f.StringVar, &s.BackupTo, "backup-to",
+		"`URL` of the place to which the leader writes a continuous backup, file:///DIRECTORY or "+
+			"s3://BUCKET/PREFIX: sqlbrain restore --from brings back any moment. All members must see the same directory")
+	value(f.StringSliceVar, &s.BackupRecipients, "backup-recipient",
+		"encrypt a continuous backup to these `recipients` of age, age1…, or to those in files")
+
 	number(s, f.DurationVar, &s.Replica.Watch.ProgressInterval, "watch-progress-notify-interval", time.Millisecond,
 		math.MaxInt64, "idle watchers that ask for it are told the revision this often")
 	number(s, f.IntVar, &s.Replica.Watch.RingEvents, "watch-ring-events", 1, 1<<30,
