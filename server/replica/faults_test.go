@@ -1,8 +1,11 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,6 +87,19 @@ func TestSuccessorDoesNotCommitEarlier(t *testing.T) {
 	got, err := young.history.CommitOf(t.Context(), revision)
 	if err != nil || got.At.UnixMilli() != 2000 {
 		t.Fatalf("revision %d: %+v, %v", revision, got, err)
+	}
+}
+
+func TestLeaderWarnsOfACommitInTheFuture(t *testing.T) {
+	store := newStore(t)
+	mustTxn(t, open(t, store, func(c *Config) {
+		c.Exclusive, c.CommitClock = false, func() time.Time { return time.Now().Add(time.Hour) }
+	}), put("k", "1"))
+	var log bytes.Buffer
+	young := open(t, store, func(c *Config) { c.Exclusive, c.Logger = false, slog.New(slog.NewTextHandler(&log, nil)) })
+	closeReplica(t, young)
+	if !strings.Contains(log.String(), "the newest commit is later than this host's clock") {
+		t.Errorf("no warning:\n%s", log.String())
 	}
 }
 

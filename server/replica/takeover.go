@@ -100,6 +100,10 @@ func (l *leader) load(ctx context.Context, store sqlstore.Store, progress *progr
 			func() error { return r.Alarms.Load(ctx) },
 			func() error {
 				newest, err := history.NewestTime(ctx, store)
+				if ahead := time.Until(newest); ahead > time.Second {
+					r.log.Warn("the newest commit is later than this host's clock: until the clock reaches it, all commits "+
+						"have its time", "newest", newest, "ahead", ahead)
+				}
 				l.pipeline.NotBefore(newest)
 				return err
 			},
