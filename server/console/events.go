@@ -95,9 +95,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 		}
 		for _, e := range res.Events {
 			if !commit.Has(e.Kv.ModRevision) {
-				if commit, err = h.cfg.Keys.CommitOf(ctx, e.Kv.ModRevision); err != nil {
-					break
-				}
+				commit, _ = h.cfg.Keys.CommitOf(ctx, e.Kv.ModRevision) // an error costs the event's time, not the watch
 			}
 			if err = h.rendering.slots.Acquire(ctx, 1); err != nil {
 				break
