@@ -56,6 +56,20 @@ type transaction struct {
 }
 
 func (t *transaction) apply(ctx context.Context, ops []sqlstore.Op) error {
+	d := sqldb.FindDeletion(ops)
+	if d == nil {
+		return t.applyRows(ctx, ops)
+	}
+	if err := t.applyRows(ctx, d.Others); err != nil { // the fence row is among them
+		return err
+	}
+	if done, err := t.deleteRange(ctx, d); done || err != nil {
+		return err
+	}
+	return t.applyRows(ctx, d.Swaps)
+}
+
+func (t *transaction) applyRows(ctx context.Context, ops []sqlstore.Op) error {
 	// The row count of swaps is exact; that of either is not, so they are separate.
 	var swaps, either, compare, inserts, puts, deletes []sqlstore.Op
 	for _, op := range ops {

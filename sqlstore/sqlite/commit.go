@@ -94,6 +94,13 @@ func (t *transaction) run(ctx context.Context, c *sqldb.Conn) error {
 		return err
 	}
 	local := context.WithoutCancel(ctx)
+	if d := sqldb.FindDeletion(t.ops); d != nil {
+		if done, err := deleteRange(local, c, d); err != nil {
+			return err
+		} else if done {
+			t.ops = d.Others
+		}
+	}
 	for i := range t.ops {
 		if i%commitChecks == 0 {
 			if err := ctx.Err(); err != nil {

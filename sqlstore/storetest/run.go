@@ -41,6 +41,7 @@ func Run(t *testing.T, open Opener) {
 		{"BatchMisuseIsRefused", testBatchMisuse},
 		{"LargeValues", testLargeValues},
 		{"BigBatches", testBigBatches},
+		{"ManyKeysAreDeleted", testDeletions},
 		{"TooLargeIsRefused", testTooLarge},
 		{"OneOfManySwapsWins", testConcurrentCAS},
 		{"SwapsAddUp", testConcurrentCounter},
