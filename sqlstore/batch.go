@@ -81,15 +81,26 @@ func (b *batch) Commit(ctx context.Context) error {
 }
 
 func (b *batch) check() error {
-	keys := make([][]byte, len(b.ops))
-	for i, op := range b.ops {
-		keys[i] = op.Key
+	sorted := true // apart from the first, as large batches of the server are
+	for i := range b.ops {
+		op := &b.ops[i]
+		sorted = sorted && (i < 2 || bytes.Compare(b.ops[i-1].Key, op.Key) < 0)
 		if op.Kind == OpCASOrPut && !op.SwapsRowVersion() {
 			return fmt.Errorf("%w: key %x", ErrNoRowVersion, op.Key)
 		}
 		if op.Kind == OpCAS && bytes.Equal(op.Value, op.Old) {
 			return fmt.Errorf("%w: key %x", ErrSameValue, op.Key)
 		}
+	}
+	if first := b.ops[0].Key; sorted {
+		if _, again := slices.BinarySearchFunc(b.ops[1:], first, compareKey); again {
+			return fmt.Errorf("%w: %x", ErrDuplicateKey, first)
+		}
+		return nil
+	}
+	keys := make([][]byte, len(b.ops))
+	for i := range b.ops {
+		keys[i] = b.ops[i].Key
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	for i := 1; i < len(keys); i++ {
@@ -100,8 +111,19 @@ func (b *batch) check() error {
 	return nil
 }
 
-// AddTo adds op to a batch.
-func (op Op) AddTo(b BatchWrite) {
+func compareKey(op Op, key []byte) int { return bytes.Compare(op.Key, key) }
+
+// Add adds ops to a batch.
+func Add(b BatchWrite, ops []Op) {
+	if b, ok := b.(*batch); ok {
+		b.ops = slices.Grow(b.ops, len(ops))
+	}
+	for i := range ops {
+		ops[i].addTo(b)
+	}
+}
+
+func (op *Op) addTo(b BatchWrite) {
 	switch op.Kind {
 	case OpPutIfNotExist:
 		b.PutIfNotExist(op.Key, op.Value)

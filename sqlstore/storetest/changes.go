@@ -346,6 +346,14 @@ func testBatchMisuse(t *testing.T, s sqlstore.Store) {
 		b.Put([]byte("k"), []byte("1"))
 		b.Del([]byte("k"))
 	}), "a key twice in a batch was accepted")
+	for _, keys := range []string{"kk", "kakz", "kaaz", "zaaz", "kzaa", "kazk", "kaz", "azk"} {
+		err := tryCommit(s, func(b sqlstore.BatchWrite) {
+			for _, key := range keys {
+				b.Del([]byte{byte(key)})
+			}
+		})
+		require.Equal(t, len(keys) > 3 || keys == "kk", errors.Is(err, sqlstore.ErrDuplicateKey), "%s: %v", keys, err)
+	}
 	require.Error(t, tryCommit(s, func(b sqlstore.BatchWrite) { b.CASOrPut([]byte("k"), []byte("1"), []byte("2")) }),
 		"CASOrPut of a row without row versions was accepted")
 	sameRows(t, "rows", all(t, s, whole()), []sqlstore.Row{{Key: []byte("abc"), Value: []byte("12345")}})

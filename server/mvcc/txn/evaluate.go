@@ -3,6 +3,7 @@ package txn
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -212,6 +213,7 @@ func (e *evaluation) deleteRange(ctx context.Context, d *mvcc.DeleteRequest) (*m
 	if err != nil {
 		return nil, err
 	}
+	e.changes = slices.Grow(e.changes, len(records))
 	for _, r := range records {
 		if e.changed.Get(r.Key) != nil {
 			return nil, mvcc.ErrDuplicateKey

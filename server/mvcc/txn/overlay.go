@@ -58,6 +58,11 @@ func (o *Overlay) from(chunk, i int) iter.Seq[*Changed] {
 
 // find returns the position of key, or the one it would have: in the last chunk that does not begin after it.
 func (o *Overlay) find(key []byte) (chunk, i int, known bool) {
+	if last := len(o.chunks) - 1; last >= 0 { // a range delete adds keys in order
+		if keys := o.chunks[last]; compare(keys[len(keys)-1], key) < 0 {
+			return last, len(keys), false
+		}
+	}
 	chunk, known = slices.BinarySearchFunc(o.chunks, key, func(c []*Changed, key []byte) int { return compare(c[0], key) })
 	if known || chunk == 0 {
 		return chunk, 0, known

@@ -22,7 +22,7 @@ type batch struct {
 
 	changes []txn.Change
 	changed txn.Overlay            // of changes, over the committed state
-	bases   map[string]indexEntry  // of the changed keys: what the table has
+	bases   map[string]indexEntry  // of the changed keys, and others: what the table has
 	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
 	rows    map[string][]byte      // other rows; nil is a removed one
 	auth    *auth.Rows
@@ -30,14 +30,15 @@ type batch struct {
 	// assume allows keys to be assumed absent; assumed are those that were.
 	assume   bool
 	assumed  [][]byte
-	onCommit []func() // run in order after the commit, before any request is answered
-	tx       Tx       // of the current command; reused to save allocations
+	done     []*Prefetch // of accepted commands, which need no changes any longer
+	onCommit []func()    // run in order after the commit, before any request is answered
+	tx       Tx          // of the current command; reused to save allocations
 }
 
 func newBatch(p *Pipeline, assume bool) *batch {
 	return &batch{
 		p: p, base: p.cfg.Revisions.Visible(), alloc: p.cfg.Revisions.Allocate(),
-		bases: make(map[string]indexEntry), leases: make(map[int64]*coder.Lease), rows: make(map[string][]byte),
+		leases: make(map[int64]*coder.Lease), rows: make(map[string][]byte),
 		auth: p.cfg.Leader.AuthRows(), assume: assume,
 	}
 }
@@ -46,8 +47,13 @@ func newBatch(p *Pipeline, assume bool) *batch {
 // must no longer be used.
 func (b *batch) begin(pre *Prefetch) *Tx {
 	tx := &b.tx
-	if clear(tx.bases); tx.bases == nil {
+	switch {
+	case pre.large():
+		tx.bases = pre.bases
+	case tx.bases == nil || tx.prefetch.large():
 		tx.bases = make(map[string]indexEntry)
+	default:
+		clear(tx.bases)
 	}
 	*tx = Tx{
 		batch: b, prefetch: pre, rev: b.alloc.Peek(), bases: tx.bases,
@@ -61,9 +67,12 @@ func (b *batch) accept(tx *Tx) {
 	if len(tx.changes) > 0 {
 		b.alloc.Take()
 	}
+	if len(b.changes) == 0 {
+		b.bases, tx.bases = tx.bases, nil
+	}
 	for i := range tx.changes {
 		c := &tx.changes[i]
-		if b.changed.Get(c.Record.Key) == nil {
+		if len(b.changes) > 0 && b.changed.Get(c.Record.Key) == nil {
 			k := string(c.Record.Key)
 			b.bases[k] = tx.bases[k]
 		}
@@ -72,6 +81,9 @@ func (b *batch) accept(tx *Tx) {
 	}
 	b.changes = append(b.changes, tx.changes...)
 	b.assumed = append(b.assumed, tx.assumed...)
+	if tx.prefetch != nil {
+		b.done = append(b.done, tx.prefetch)
+	}
 	maps.Copy(b.leases, tx.leases)
 	maps.Copy(b.rows, tx.rows)
 	if tx.auth != nil {
@@ -101,6 +113,9 @@ func (b *batch) entry(c *txn.Changed) indexEntry {
 func (b *batch) ops(at time.Time) []sqlstore.Op {
 	ops := make([]sqlstore.Op, 0, 2*len(b.changes)+len(b.leases)+len(b.rows)+1)
 	log := make([]coder.Change, len(b.changes))
+	for c := range b.changed.All() {
+		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
+	}
 	for i, c := range b.changes {
 		rec := c.Record
 		log[i] = coder.Change{Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, Tombstone: rec.Tombstone}
@@ -108,9 +123,6 @@ func (b *batch) ops(at time.Time) []sqlstore.Op {
 			log[i].PrevRevision = c.Prev.ModRevision
 		}
 		ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
-	}
-	for c := range b.changed.All() {
-		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
 	}
 	if len(log) > 0 {
 		for i, row := range coder.EncodeLog(at, log) {

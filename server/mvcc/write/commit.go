@@ -62,9 +62,7 @@ func (p *Pipeline) commitTime() time.Time {
 func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.FenceToken, assumed bool) result {
 	written, err := p.cfg.Fence.Commit(ctx, want, p.cfg.Limits.CommitTimeout, assumed,
 		func(batch sqlstore.BatchWrite) {
-			for _, op := range ops {
-				op.AddTo(batch)
-			}
+			sqlstore.Add(batch, ops)
 		})
 	var conflict *sqlstore.Conflict
 	switch {

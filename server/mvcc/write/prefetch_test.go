@@ -368,3 +368,21 @@ func TestPrefetchesTakeTurns(t *testing.T) {
 		running.Wait()
 	})
 }
+
+// A command that was executed needs no changes, above all not its own.
+func TestOwnChangesAreNotRecorded(t *testing.T) {
+	l := lead(t, newStore(t))
+	fill(t, l, 10)
+	pre := func(txn *mvcc.Txn) *TxnCommand {
+		c, err := l.p.PrefetchTxn(t.Context(), txn)
+		require.NoError(t, err)
+		return c
+	}
+	own, other := pre(deleteAll("", "\x00")), pre(deleteAll("", "\x00"))
+	require.NoError(t, l.together(t, own)[0])
+	require.Zero(t, own.prefetch.changed.Len())
+	require.Equal(t, 10, other.prefetch.changed.Len())
+	l.p.Release(own.prefetch)
+	l.p.Release(other.prefetch)
+	require.Zero(t, l.prefetches())
+}

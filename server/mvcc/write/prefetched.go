@@ -238,6 +238,9 @@ func (pre *Prefetch) concerns(c *txn.Change) bool {
 // recordChanges records what a commit changed of what was prefetched. The commit must be visible: a prefetch that is
 // added later reads at its revision or a newer one.
 func (p *Pipeline) recordChanges(b *batch) {
+	for _, pre := range b.done {
+		p.prefetches.Delete(pre)
+	}
 	for pre := range p.prefetches.Range {
 		for i := range b.changes {
 			pre.(*Prefetch).recordChange(b, &b.changes[i])

@@ -142,12 +142,10 @@ func TestIndexRowOfALiveKeyMustExist(t *testing.T) {
 	replace := func(before indexEntry) error {
 		b := newBatch(l.p, false)
 		rec := &coder.Record{Key: []byte("k"), ModRevision: 3}
-		b.bases["k"] = before
+		b.bases = map[string]indexEntry{"k": before}
 		b.changed.Add(&txn.Change{Record: rec})
 		conditional := store.BeginBatchWrite()
-		for _, op := range b.ops(time.Now()) {
-			op.AddTo(conditional)
-		}
+		sqlstore.Add(conditional, b.ops(time.Now()))
 		return conditional.Commit(t.Context())
 	}
 	var conflict *sqlstore.Conflict
