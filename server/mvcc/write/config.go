@@ -47,6 +47,7 @@ type Limits struct {
 	BatchBytes    int           // most bytes of one commit, unless one request has more
 	IndexCache    int           // most entries of the index cache
 	TxnKeys       int           // most keys of the ranges of one transaction, see MaxTxnKeys
+	TxnBytes      int           // of values that are prefetched for all transactions together, at least MaxTxnBytes
 	CommitTimeout time.Duration // of one attempt to commit, and of what the commands of a batch read
 }
 
@@ -60,6 +61,7 @@ func DefaultLimits() Limits {
 		BatchBytes:    4 << 20,
 		IndexCache:    1 << 15,
 		TxnKeys:       MaxTxnKeys,
+		TxnBytes:      2 * MaxTxnBytes,
 		CommitTimeout: 10 * time.Second,
 	}
 }

@@ -57,7 +57,7 @@ func lead(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 	cfg := Config{
 		Limits: Limits{
 			QueueLength: 100, QueueBytes: 1 << 20, BatchRequests: 100, BatchRows: 1000, BatchBytes: 1 << 20, IndexCache: 10_000,
-			TxnKeys: MaxTxnKeys, CommitTimeout: time.Minute,
+			TxnKeys: MaxTxnKeys, TxnBytes: 2 * MaxTxnBytes, CommitTimeout: time.Minute,
 		},
 		Store: store, Fence: holder, Count: quota.NewCount(holder.Value()), View: l.view, Revisions: l.revisions, Leader: l, Leases: l,
 		Reader:  read.New(l, store, l.view, mvcc.NewTimeout(time.Minute), read.MaxSorted),

@@ -23,6 +23,7 @@ type Pipeline struct {
 	newest     time.Time           // of the commits so far, without a monotonic clock's reading; the sequencer's
 	prefetches sync.Map            // of *Prefetch: those in which commits record their changes
 	txnWeight  *semaphore.Weighted // in keys of prefetched ranges
+	txnBytes   *semaphore.Weighted // in bytes of prefetched values
 
 	queue         chan *request
 	queuedBytes   atomic.Int64    // of the requests in queue
@@ -36,7 +37,8 @@ type Pipeline struct {
 func New(cfg Config) (*Pipeline, error) {
 	p := &Pipeline{
 		cfg: cfg, txnWeight: semaphore.NewWeighted(int64(cfg.Limits.TxnKeys)),
-		queue: make(chan *request, cfg.Limits.QueueLength), batches: make(chan []*request),
+		txnBytes: semaphore.NewWeighted(int64(cfg.Limits.TxnBytes)),
+		queue:    make(chan *request, cfg.Limits.QueueLength), batches: make(chan []*request),
 		draining: make(chan struct{}), sequencerDone: make(chan struct{}),
 	}
 	if p.cfg.Clock == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -38,12 +39,18 @@ func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, e
 	c.prefetch = pre
 	pre.joinSpans()
 	p.prefetches.Store(pre, nil)
-	err := p.readRanges(ctx, pre)
+	err := p.reserveBytes(ctx, pre)
+	if err == nil {
+		err = p.readRanges(ctx, pre)
+	}
 	for tries := 1; tries < read.MaxRaces && errors.Is(err, mvcc.ErrCompacted); tries++ {
 		err = p.readRanges(ctx, pre)
 	}
 	if err == nil {
 		err = p.readPast(ctx, pre)
+	}
+	if err == nil {
+		p.releaseBytes(pre)
 	}
 	for _, q := range pre.pages {
 		if err == nil {
@@ -62,6 +69,24 @@ func (p *Pipeline) PrefetchTxn(ctx context.Context, t *mvcc.Txn) (*TxnCommand, e
 		return nil, err
 	}
 	return c, nil
+}
+
+// reserveBytes waits until all values that the ranges of pre may have fit in memory.
+func (p *Pipeline) reserveBytes(ctx context.Context, pre *Prefetch) error {
+	if len(pre.past) == 0 && !slices.ContainsFunc(pre.ranges, func(r *prefetchedRange) bool { return r.values }) {
+		return nil
+	}
+	err := p.txnBytes.Acquire(ctx, MaxTxnBytes)
+	if err == nil {
+		pre.reserved = MaxTxnBytes
+	}
+	return err
+}
+
+// releaseBytes releases what was reserved, but for the values that were read.
+func (p *Pipeline) releaseBytes(pre *Prefetch) {
+	p.txnBytes.Release(int64(pre.reserved - pre.bytes))
+	pre.reserved = pre.bytes
 }
 
 // PrefetchLease reads at most limit keys of lease id, those after the key after. The caller
@@ -240,9 +265,11 @@ func (p *Pipeline) readValues(ctx context.Context, pre *Prefetch) error {
 		if rec == nil {
 			continue
 		}
-		if pre.bytes += len(rec.Value); pre.bytes > MaxTxnBytes {
+		size := len(rec.Value)
+		if pre.bytes+size > MaxTxnBytes || !p.txnBytes.TryAcquire(int64(size)) {
 			return nil // the evaluation reads the others
 		}
+		pre.bytes, pre.reserved = pre.bytes+size, pre.reserved+size
 		pre.values[key] = rec
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -384,5 +385,45 @@ func TestOwnChangesAreNotRecorded(t *testing.T) {
 	require.Equal(t, 10, other.prefetch.changed.Len())
 	l.p.Release(own.prefetch)
 	l.p.Release(other.prefetch)
+	require.Zero(t, l.prefetches())
+}
+
+// Clients decide how large values are, and how many transactions wait.
+func TestPrefetchedValuesAreBoundedTogether(t *testing.T) {
+	l := lead(t, newStore(t))
+	const most, size = 2 * MaxTxnBytes, 1000
+	l.must(t, put("k", strings.Repeat("v", size)))
+	single, past := put("k", "2"), &mvcc.Txn{Then: put("k", "3").Then}
+	single.Then[0].Put.PrevKV = true
+	past.Compares = []mvcc.Compare{{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Target: mvcc.CompareValue,
+		Result: mvcc.CompareNotEqual, Value: []byte("no")}}
+	free := func(n int64) {
+		t.Helper()
+		require.True(t, l.p.txnBytes.TryAcquire(n))
+		require.False(t, l.p.txnBytes.TryAcquire(1))
+		l.p.txnBytes.Release(n)
+	}
+	free(most)
+	for _, txn := range []*mvcc.Txn{single, past} {
+		c, err := l.p.PrefetchTxn(t.Context(), txn)
+		require.NoError(t, err)
+		free(most - size)
+		l.p.Release(c.prefetch)
+		free(most)
+	}
+
+	require.True(t, l.p.txnBytes.TryAcquire(most))
+	c, err := l.p.PrefetchTxn(t.Context(), single)
+	require.NoError(t, err)
+	require.Nil(t, c.prefetch.values["k"])
+	require.NoError(t, l.together(t, c)[0])
+	require.Len(t, c.result.Results[0].Put.Prev.Value, size, "the evaluation has read it")
+	l.p.Release(c.prefetch)
+	ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = l.p.PrefetchTxn(ended, past)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	l.p.txnBytes.Release(most)
+	free(most)
 	require.Zero(t, l.prefetches())
 }

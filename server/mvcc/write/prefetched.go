@@ -28,13 +28,14 @@ type Prefetch struct {
 	values  map[string]*coder.Record                 // of single keys; used if the index row is still the same
 	lease   *prefetchedLease                         // nil: it is one of ranges
 
-	bases   map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
-	changed txn.Overlay           // what commits have changed of the keys since they were read
-	entries map[string]indexEntry // of the keys of changed
-	keys    int                   // read
-	bytes   int                   // of their values
-	attempt int                   // how often the evaluation has asked for it before
-	weight  int64                 // of Pipeline.txnWeight
+	bases    map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
+	changed  txn.Overlay           // what commits have changed of the keys since they were read
+	entries  map[string]indexEntry // of the keys of changed
+	keys     int                   // read
+	bytes    int                   // of their values
+	reserved int                   // of Pipeline.txnBytes
+	attempt  int                   // how often the evaluation has asked for it before
+	weight   int64                 // of Pipeline.txnWeight
 }
 
 type rangeKey struct{ key, end string }
@@ -254,7 +255,6 @@ func (p *Pipeline) Release(pre *Prefetch) {
 		return
 	}
 	p.prefetches.Delete(pre)
-	if pre.weight > 0 {
-		p.txnWeight.Release(pre.weight)
-	}
+	p.txnWeight.Release(pre.weight)
+	p.txnBytes.Release(int64(pre.reserved))
 }
