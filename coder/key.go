@@ -60,6 +60,19 @@ func EncodeIndexKey(raw []byte) []byte {
 	return encodeKey(magicIndex, raw, 0)
 }
 
+// NamedVersionKey returns the internal key of the version row that an index row names.
+func NamedVersionKey(key, index []byte) ([]byte, error) {
+	raw, err := DecodeIndexKey(key)
+	if err != nil {
+		return nil, err
+	}
+	x, err := DecodeIndex(index)
+	if err != nil {
+		return nil, err
+	}
+	return EncodeVersionKey(raw, x.ModRevision), nil
+}
+
 func encodeKey(magic string, raw []byte, rev int64) []byte {
 	b := make([]byte, 0, magicLen+escapedLen(raw)+1+revLen)
 	b = append(b, magic...)

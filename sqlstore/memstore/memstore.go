@@ -203,15 +203,11 @@ func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows [
 }
 
 func versionOf(t *tree, index sqlstore.Row) ([]byte, error) {
-	raw, err := coder.DecodeIndexKey(index.Key)
+	key, err := coder.NamedVersionKey(index.Key, index.Value)
 	if err != nil {
 		return nil, err
 	}
-	x, err := coder.DecodeIndex(index.Value)
-	if err != nil {
-		return nil, err
-	}
-	version, ok := t.Get(sqlstore.Row{Key: coder.EncodeVersionKey(raw, x.ModRevision)})
+	version, ok := t.Get(sqlstore.Row{Key: key})
 	if !ok {
 		return nil, nil
 	}

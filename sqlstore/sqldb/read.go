@@ -145,13 +145,15 @@ func (s *Store) Get(ctx context.Context, key []byte) (value []byte, err error) {
 	return NotNil(value), nil
 }
 
+const multiGetText = "SELECT internal_key, object_value FROM object WHERE internal_key IN "
+
 // MultiGet implements sqlstore.KvStorage.
 func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 	if len(keys) <= pointKeys {
 		ctx = PointRead(ctx)
 	}
 	values := make([][]byte, len(keys))
-	err := s.readKeys(ctx, "multiget", "SELECT internal_key, object_value FROM object WHERE internal_key IN ", keys,
+	err := s.readKeys(ctx, "multiget", multiGetText, keys,
 		func() { clear(values) },
 		func(r *sql.Rows, places func(key []byte) []int) (bool, error) {
 			var key sql.RawBytes
@@ -172,6 +174,9 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 
 // Lookup implements sqlstore.Store.
 func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
+	if s.statements.Lookup == "" {
+		return s.lookupTwice(ctx, keys, maxBytes)
+	}
 	rows = make([]sqlstore.ListRow, len(keys))
 	size := 0
 	err = s.readKeys(ctx, "lookup", s.statements.Lookup, keys,
@@ -200,6 +205,86 @@ func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows [
 		return nil, false, err
 	}
 	return rows, more, nil
+}
+
+// lookupTwice is Lookup without a join: index rows, then the version rows that they name. Compaction may have removed
+// one of these in between, but only if the index row has changed before: then both are read anew.
+func (s *Store) lookupTwice(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
+	rows = make([]sqlstore.ListRow, len(keys))
+	index, err := s.MultiGet(ctx, keys)
+	for err == nil {
+		var left []int // without their version rows
+		if left, more, err = s.joinVersions(ctx, keys, index, rows, maxBytes); err != nil || more || len(left) == 0 {
+			break
+		}
+		names := make([][]byte, len(left))
+		for n, i := range left {
+			names[n] = keys[i]
+		}
+		var newer [][]byte
+		newer, err = s.MultiGet(ctx, names)
+		for n, i := range left {
+			switch {
+			case err != nil:
+			case newer[n] != nil && bytes.Equal(newer[n], index[i]): // there is no version row
+				rows[i] = sqlstore.ListRow{Key: bytes.Clone(keys[i]), Index: index[i]}
+			default:
+				index[i] = newer[n]
+			}
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return rows, more, nil
+}
+
+// joinVersions sets those of rows that have an index row and are not set, where it finds the version row. left are the
+// others, unless there are more: then some were not read.
+func (s *Store) joinVersions(ctx context.Context, keys, index [][]byte, rows []sqlstore.ListRow,
+	maxBytes int) (left []int, more bool, err error) {
+	var at []int // positions of those to read
+	var names [][]byte
+	for i, value := range index {
+		if value == nil || rows[i].Key != nil {
+			continue
+		}
+		name, err := coder.NamedVersionKey(keys[i], value)
+		if err != nil {
+			return nil, false, err
+		}
+		at, names = append(at, i), append(names, name)
+	}
+	size := 0
+	err = s.readKeys(ctx, "lookup", multiGetText, names,
+		func() {
+			for _, i := range at {
+				rows[i] = sqlstore.ListRow{}
+			}
+			size, more = 0, false
+		},
+		func(r *sql.Rows, places func(key []byte) []int) (bool, error) {
+			if more = maxBytes > 0 && size >= maxBytes; more {
+				return false, nil
+			}
+			var name sql.RawBytes
+			var version []byte
+			if err := r.Scan(&name, &version); err != nil {
+				return false, err
+			}
+			for n, place := range places(name) {
+				i := at[place]
+				rows[i] = sqlstore.ListRow{Key: bytes.Clone(keys[i]), Index: index[i], Version: owned(version, n)}
+				size += len(keys[i]) + len(index[i]) + len(version)
+			}
+			return true, nil
+		})
+	for _, i := range at {
+		if rows[i].Key == nil {
+			left = append(left, i)
+		}
+	}
+	return left, more, err
 }
 
 // owned returns b for the first place that gets it, and copies for others: no two share a slice.

@@ -35,12 +35,11 @@ func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
 	one := statements.LatestAtOrBefore
 	many, args := sqldb.InList("SELECT internal_key, object_value FROM object WHERE internal_key IN ",
 		make([][]byte, sqldb.InKeys))
-	lookup, _ := sqldb.InList(statements.Lookup, make([][]byte, sqldb.InKeys))
 	deletes, _ := sqldb.InList("DELETE FROM object WHERE internal_key IN ", make([][]byte, sqldb.InKeys))
 	for i := range args {
 		args[i] = coder.EncodeIndexKey(fmt.Appendf(nil, "/registry/pods/%05d", 5*i))
 	}
-	return map[string][]any{
+	plans := map[string][]any{
 		statements.List:                               {lo, hi, 500},
 		statements.ListKeys:                           {lo, hi, 500},
 		statements.Count:                              {lo[:8], lo[:8], lo, hi},
@@ -50,7 +49,11 @@ func Plans(statements *sqldb.Statements, lo, hi []byte) map[string][]any {
 		sqldb.IterText(sqlstore.Range{Reverse: true}): {lo, hi, 500},
 		one + " UNION ALL " + one:                     {1, lo, hi, 2, lo, hi},
 		many:                                          args,
-		lookup:                                        args,
 		deletes:                                       args,
 	}
+	if statements.Lookup != "" {
+		lookup, _ := sqldb.InList(statements.Lookup, make([][]byte, sqldb.InKeys))
+		plans[lookup] = args
+	}
+	return plans
 }

@@ -210,6 +210,9 @@ func testLookupSnapshot(t *testing.T, s sqlstore.Store) {
 		whileWriting(t, s, 100, func(b sqlstore.BatchWrite, i int) {
 			first = put(b, key(0), int64(i+1), first, []byte("x"), false)
 			last = put(b, key(n-1), int64(i+1), last, []byte("x"), false)
+			for _, k := range [][]byte{key(0), key(n - 1)} { // as compaction does
+				b.Del(coder.EncodeVersionKey(k, int64(i)))
+			}
 		}, func() error {
 			rows, _, err := s.Lookup(context.Background(), keys, 0)
 			switch {
