@@ -66,7 +66,8 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	l.compactor = compact.NewCompactor(compact.CompactorConfig{
 		Remover: compact.Config{
-			Store: r.store, Count: l.bytes, Deadline: r.cfg.compactDeadline, Logger: r.log, Metrics: r.metrics.compaction,
+			Store: r.store, Count: l.bytes, Exclusive: r.cfg.Exclusive, Deadline: r.cfg.compactDeadline, Logger: r.log,
+			Metrics: r.metrics.compaction,
 		},
 		Mark: r.compacted, Alarms: r.Alarms, Pipeline: l.pipeline, Timeout: r.timeout, Stopped: r.Stopped,
 		Raised: r.raiseCompacted,

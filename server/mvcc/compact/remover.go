@@ -27,8 +27,8 @@ var ErrStalled = errors.New("no compacted rows were removed")
 const (
 	// DefaultPatience is far longer than removing one chunk takes.
 	DefaultPatience = 30 * time.Second
-	// chunkRows is how many rows one statement or transaction removes.
-	chunkRows = 500
+	// chunkRows is how many rows one statement or transaction removes, exclusiveRows where commits wait for it.
+	chunkRows, exclusiveRows = 500, 125
 	// maxRest is the longest pause after a chunk.
 	maxRest = time.Second
 )
@@ -42,6 +42,7 @@ type Config struct {
 	// TombstonesRemoved is notified of the index rows that were removed.
 	TombstonesRemoved func(tombstones []coder.Change)
 	Count             *quota.Count
+	Exclusive         bool // the store makes one commit at a time: those of clients wait for a chunk
 	Deadline          time.Duration
 	Logger            *slog.Logger
 	Metrics           *Metrics
@@ -188,7 +189,10 @@ func (r *Remover) removeUpTo(ctx context.Context, rev int64) error {
 		return nil
 	}
 	lo, hi := coder.LogBounds(0, math.MaxInt64)
-	chunk := &garbage{}
+	chunk, most := &garbage{}, chunkRows
+	if r.cfg.Exclusive {
+		most = exclusiveRows
+	}
 log:
 	for row, err := range r.cfg.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
@@ -208,7 +212,7 @@ log:
 				break log
 			}
 			chunk.add(change, rev)
-			if chunk.len() >= chunkRows {
+			if chunk.len() >= most {
 				if err := r.remove(ctx, chunk); err != nil {
 					return err
 				}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +25,7 @@ type table struct {
 	sqlstore.Store
 	t     *testing.T
 	stuck atomic.Bool // no commit succeeds
+	sizes []int       // changes of each commit
 	index map[string]coder.Index
 }
 
@@ -41,6 +44,7 @@ func (s *table) BeginBatchWrite() sqlstore.BatchWrite {
 		if s.stuck.Load() {
 			return fmt.Errorf("%w: made up", sqlstore.ErrUnavailable)
 		}
+		s.sizes = append(s.sizes, b.Len())
 		return b.BatchWrite.Commit(ctx)
 	})
 }
@@ -294,6 +298,32 @@ func TestRemoverStopsWhenTheDatabaseLostItsClaim(t *testing.T) {
 			s.expect("k", 3, 2, 3)
 			if err := r.removeUpTo(t.Context(), 2); err != nil || claims != 1 {
 				t.Errorf("without work: %v, %d claims", err, claims)
+			}
+		})
+	}
+}
+
+// Commits of clients wait for a chunk if the store makes one commit at a time.
+func TestChunksAreSmallWhereCommitsWait(t *testing.T) {
+	const rev = 2 * chunkRows
+	for exclusive, most := range map[bool]int{false: chunkRows, true: exclusiveRows} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTable(t)
+			for at := int64(2); at <= rev; at++ {
+				s.write("k", at, false)
+			}
+			r := NewRemover(Config{
+				Store: s, Claim: s.claim, TombstonesRemoved: func([]coder.Change) {}, Exclusive: exclusive,
+				Count: quota.NewCount(coder.FenceToken{}), Logger: slog.New(slog.DiscardHandler),
+				Metrics: NewMetrics(prometheus.NewRegistry()),
+			})
+			if err := r.removeUpTo(t.Context(), rev); err != nil {
+				t.Fatal(err)
+			}
+			s.expect("k", rev, rev)
+			const also = 3 // a log row, and two of the remover's own
+			if largest := slices.Max(s.sizes); largest > most+also || largest < most {
+				t.Errorf("%d commits of at most %d rows", len(s.sizes), largest)
 			}
 		})
 	}
