@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	live = " WHERE internal_key >= ?1 AND internal_key <= ?2 AND substr(object_value, " + sqldb.FlagsAt + ") IN (x'00', x'02')"
+	live = " WHERE internal_key >= ?1 AND internal_key <= ?2 AND substr(object_value, " + sqldb.FlagsAt +
+		") IN (x'00', x'02')"
 	// oldRevisionsText returns the row versions of live index rows in key order, as text.
 	oldRevisionsText = "SELECT group_concat(revision, '') FROM (SELECT hex(substr(object_value, " + sqldb.RowVersionAt +
 		")) AS revision FROM object" + live + " ORDER BY internal_key)"
-	// No statement for the undo of a part: the whole transaction is rolled back.
+	// After a failure the whole transaction is rolled back.
 	deleteRangeText = "UPDATE OR FAIL object SET object_value = CAST(x'01' || ?3 || substr(object_value, " +
 		sqldb.RowVersionAt + ") || zeroblob(24) || x'01' AS BLOB)" + live
 )
