@@ -120,14 +120,14 @@ func Discard(ctx context.Context, store sqlstore.Store, token *coder.FenceToken)
 		over = nil // it has begun since the caller read the row
 	}
 	j, err := beginJob(ctx, store, coder.JobRevert, over, func(batch sqlstore.BatchWrite) error {
-		switch raw, err := store.Get(ctx, coder.FenceKey()); {
+		switch held, raw, err := fence.LoadToken(ctx, store); {
 		case token == nil && errors.Is(err, sqlstore.ErrKeyNotFound):
 			if err := takeEmpty(ctx, store)(batch); err != nil {
 				return fmt.Errorf("there is no fence row: %w", err)
 			}
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
-			return fmt.Errorf("reading the fence row: %w", err)
-		case token == nil || !bytes.Equal(raw, coder.EncodeFenceToken(*token)):
+			return err
+		case token == nil || held != *token: // not the bytes: a row without the count of bytes is shorter
 			return ErrFenceMoved
 		default:
 			next := coder.FenceToken{Sequence: token.Sequence, Term: token.Term + 1, Revision: token.Revision}.Resigned()
