@@ -108,16 +108,10 @@ func (c *historyCommand) run(ctx context.Context, key []byte) error {
 }
 
 func lineOf(rec *coder.Record, at time.Time) versionLine {
-	v := versionLine{Revision: rec.ModRevision, Time: history.FormatTime(at), Change: "changed", Version: rec.Version,
-		Bytes: len(rec.Value)}
+	v := versionLine{Revision: rec.ModRevision, Time: history.FormatTime(at), Version: rec.Version,
+		Change: history.ChangeOf(rec.Version, rec.Tombstone), Bytes: len(rec.Value)}
 	if rec.Lease != 0 {
 		v.Lease = strconv.FormatInt(rec.Lease, 16)
-	}
-	switch {
-	case rec.Tombstone:
-		v.Change = "deleted"
-	case rec.Version == 1:
-		v.Change = "created"
 	}
 	return v
 }

@@ -128,7 +128,7 @@ func (out *view) diff(newer *view) *diffBody {
 }
 
 func versionOf(rec *coder.Record, v *view) versionBody {
-	b := versionBody{Revision: rec.ModRevision, Change: changeOf(rec.Version, rec.Tombstone), Version: rec.Version,
+	b := versionBody{Revision: rec.ModRevision, Change: history.ChangeOf(rec.Version, rec.Tombstone), Version: rec.Version,
 		Lease: leaseName(rec.Lease), Bytes: len(rec.Value)}
 	if rec.Tombstone {
 		return b
@@ -138,17 +138,6 @@ func versionOf(rec *coder.Record, v *view) versionBody {
 		b.Note = v.Note
 	}
 	return b
-}
-
-// changeOf says what has made a version of a key.
-func changeOf(version int64, deleted bool) string {
-	switch {
-	case deleted:
-		return "deleted"
-	case version == 1:
-		return "created"
-	}
-	return "changed"
 }
 
 // leaseName is how etcdctl writes a lease; 0, which is none, is empty.

@@ -202,6 +202,17 @@ func (l *Log) events(ctx context.Context, changes []coder.Change) ([]*watch.Even
 	return events, nil
 }
 
+// ChangeOf says what has made a version of a key, which is in JSON for users.
+func ChangeOf(version int64, deleted bool) string {
+	switch {
+	case deleted:
+		return "deleted"
+	case version == 1:
+		return "created"
+	}
+	return "changed"
+}
+
 // Versions implements watch.Source.
 func (l *Log) Versions(ctx context.Context, keys [][]byte, revs []int64) ([]*coder.Record, error) {
 	return Versions(ctx, l.store, keys, revs)
