@@ -121,7 +121,8 @@ func RemovedKey() []byte { return []byte(magicMeta + "removed") }
 // 1970.
 func CountedKey() []byte { return []byte(magicMeta + "counted") }
 
-// CountedBounds returns the range of the rows whose bytes commits count: index, version, log, lease and attachment rows.
+// CountedBounds returns the range of the rows whose bytes commits count: index, version, log, lease and attachment
+// rows.
 func CountedBounds() (lo, hi []byte) { return []byte(magicIndex), []byte(magicAuth) }
 
 // IsCounted reports whether commits count the bytes of the row that internal is the key of.

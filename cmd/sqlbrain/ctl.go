@@ -14,7 +14,8 @@ import (
 	"go.etcd.io/etcd/etcdctl/v3/ctlv3"
 )
 
-// etcdctl takes the beginning of a command's name for the command. sqlbrain does not, and cobra has one setting for both.
+// etcdctl takes the beginning of a command's name for the command. sqlbrain does not, and cobra has one setting for
+// both.
 func init() { cobra.EnablePrefixMatching = false }
 
 func (p *program) newCtlCommand() *cobra.Command {

@@ -77,8 +77,10 @@ func TestDatabaseIsNotTouchedBeforeSettingsAndPortsAreChecked(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--listen-client-urls=http://" + taken.Addr().String()}, "sqlbrain: --listen-client-urls: server: listen on http://" + taken.Addr().String() + ": the address is in use"},
-		{[]string{"--listen-metrics-urls=http://" + taken.Addr().String()}, "sqlbrain: --listen-metrics-urls: server: listen on http://" + taken.Addr().String() + ": the address is in use"},
+		{[]string{"--listen-client-urls=http://" + taken.Addr().String()},
+			"sqlbrain: --listen-client-urls: server: listen on http://" + taken.Addr().String() + ": the address is in use"},
+		{[]string{"--listen-metrics-urls=http://" + taken.Addr().String()},
+			"sqlbrain: --listen-metrics-urls: server: listen on http://" + taken.Addr().String() + ": the address is in use"},
 		{[]string{"--listen-client-urls=http://192.0.2.1:0"}, "listen on http://192.0.2.1:0"},
 		{[]string{tls, "--cert-file=/does/not/exist", "--key-file=/does/not/exist"}, "/does/not/exist"},
 		{[]string{tls, "--cert-file=" + garbage, "--key-file=" + garbage}, "cert-file"},
@@ -147,11 +149,15 @@ func TestUnreachableMySQLIsExplained(t *testing.T) {
 		name, raw string
 		want      []string
 	}{
-		{"wrong password", changed(t, good, func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret+"wrong") }), []string{"Access denied"}},
-		{"no such user", changed(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), []string{"Access denied"}},
+		{"wrong password",
+			changed(t, good, func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret+"wrong") }),
+			[]string{"Access denied"}},
+		{"no such user", changed(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }),
+			[]string{"Access denied"}},
 		{"no such database", changed(t, good, func(u *url.URL) { u.Path = "/does_not_exist" }), []string{"does_not_exist"}},
 		{"no listener", changed(t, good, func(u *url.URL) { u.Host = closed }), []string{"connection refused"}},
-		{"no such host", changed(t, good, func(u *url.URL) { u.Host = "no-such-host.invalid:3306" }), []string{"no-such-host.invalid"}},
+		{"no such host", changed(t, good, func(u *url.URL) { u.Host = "no-such-host.invalid:3306" }),
+			[]string{"no-such-host.invalid"}},
 		{"bad CA file", changed(t, good, func(u *url.URL) { u.RawQuery = "tls-ca=" + caFile }), []string{"datastore mysql://"}},
 		{"no right to create tables", mysqlUser(t, "SELECT, INSERT"), []string{"CREATE command denied"}},
 	} {

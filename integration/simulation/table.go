@@ -29,7 +29,8 @@ func (w *world) judgeTable(account []history.Revision) {
 	}
 }
 
-// judgeBytes checks that the bytes of rows are counted, and off by at most a tenth, as after a removal of unknown outcome.
+// judgeBytes checks that the bytes of rows are counted, and off by at most a tenth, as after a removal of unknown
+// outcome.
 func (w *world) judgeBytes() error {
 	lo, hi := coder.CountedBounds()
 	m, err := w.database.store.Measure(context.Background(),

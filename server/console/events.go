@@ -130,8 +130,9 @@ func (l *lineWriter) send(e eventBody) error {
 func (h *Handler) event(r *http.Request, e *mvccpb.Event) eventBody {
 	kv := e.Kv
 	deleted := e.Type == mvccpb.Event_DELETE
-	out := eventBody{Revision: kv.ModRevision, Key: kv.Key, Change: history.ChangeOf(kv.Version, deleted), Version: kv.Version,
-		Lease: leaseName(kv.Lease)}
+	out := eventBody{Revision: kv.ModRevision, Key: kv.Key, Change: history.ChangeOf(kv.Version, deleted),
+		Version: kv.Version,
+		Lease:   leaseName(kv.Lease)}
 	if deleted {
 		return out
 	}

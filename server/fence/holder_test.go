@@ -228,7 +228,8 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 		h := take(t, store, newLease())
 		ctx, cancel := context.WithCancel(t.Context())
 		store.fault = func(commit func() error) error { cancel(); return lost(commit) }
-		if outcome, err := h.Commit(ctx, h.Next(2, 0), time.Minute, false, func(sqlstore.BatchWrite) {}); outcome != Unknown ||
+		if outcome, err := h.Commit(ctx, h.Next(2, 0), time.Minute, false,
+			func(sqlstore.BatchWrite) {}); outcome != Unknown ||
 			!errors.Is(err, context.Canceled) {
 			t.Fatal(outcome, err)
 		}

@@ -79,7 +79,8 @@ func idle(t *testing.T, store sqlstore.Store, change ...func(*Config)) *testLead
 			QueueLength: 1000, QueueBytes: 1 << 20, BatchRequests: 1000, BatchRows: 10_000, BatchBytes: 4 << 20, IndexCache: 100,
 			TxnKeys: write.MaxTxnKeys, TxnBytes: write.MaxTxnBytes, CommitTimeout: time.Minute,
 		},
-		Store: store, Fence: holder, Count: quota.NewCount(holder.Value()), Reader: l.reader, View: l.view, Revisions: l.revisions, Leader: l, Leases: l.lessor,
+		Store: store, Fence: holder, Count: quota.NewCount(holder.Value()), Reader: l.reader, View: l.view,
+		Revisions: l.revisions, Leader: l, Leases: l.lessor,
 		Metrics: write.NewMetrics(prometheus.NewRegistry()), Log: log,
 	})
 	require.NoError(t, err)

@@ -11,18 +11,20 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// Count is how many bytes the counted rows take (coder.CountedBounds), as the leader knows it. Commits add to it what they
-// change, and the fence row holds the sum after each of them. Compaction does not write the fence row: what it removes is
-// summed up in the removed row. So the sum is exact after a failover, and after a commit in doubt was resolved.
+// Count is how many bytes the counted rows take (coder.CountedBounds), as the leader knows it. Commits add to it what
+// they change, and the fence row holds the sum after each of them. Compaction does not write the fence row: what it
+// removes is summed up in the removed row. So the sum is exact after a failover, and after a commit in doubt was
+// resolved.
 //
 // No commit reads anything for it: the sequencer knows the rows that it replaces. The only rows that change without it
 // are those that compaction removes, among them index rows of tombstones. The sequencer may replace such a row at the
-// same time, without knowing whether it is still there. Remove finds out which were. Only after a removal whose outcome was
-// unknown may the count be wrong, by such rows that were created again before it was known.
+// same time, without knowing whether it is still there. Remove finds out which were. Only after a removal whose
+// outcome was unknown may the count be wrong, by such rows that were created again before it was known.
 //
 // Safe for concurrent use.
 type Count struct {
-	// turn is held while compaction removes rows, and while a page of a scan is read, so that neither sees half of the other.
+	// turn is held while compaction removes rows, and while a page of a scan is read, so that neither sees half of the
+	// other.
 	turn *semaphore.Weighted
 
 	mu       sync.Mutex
@@ -36,12 +38,13 @@ type Count struct {
 	scan     *scan
 }
 
-// NewCount returns the count of a leader that has written token to the fence row. If that is the first one, the table is
-// empty.
+// NewCount returns the count of a leader that has written token to the fence row. If that is the first one, the table
+// is empty.
 func NewCount(token coder.FenceToken) *Count {
 	return &Count{
-		turn: semaphore.NewWeighted(1), known: token.Bytes > 0 || token.Sequence == 1, added: token.Bytes, sequence: token.Sequence,
-		watched: make(map[string]bool),
+		turn: semaphore.NewWeighted(1), known: token.Bytes > 0 || token.Sequence == 1, added: token.Bytes,
+		sequence: token.Sequence,
+		watched:  make(map[string]bool),
 	}
 }
 
@@ -84,8 +87,8 @@ func (c *Count) Next(n int64) int64 {
 	return max(c.added+n, 0) // below 0 it is wrong, and the next scan corrects it
 }
 
-// Committed records a commit of ops, after which the fence row's sequence is sequence. A commit that was not written has
-// no ops.
+// Committed records a commit of ops, after which the fence row's sequence is sequence. A commit that was not written
+// has no ops.
 func (c *Count) Committed(sequence int64, ops []sqlstore.Op) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,8 +124,10 @@ type RemovedRow struct {
 }
 
 // Remove calls remove, which removes rows and the bytes of them from the removed row, and records the result.
-// tombstones are the keys of the index rows that remove is going to read, and may remove. Errors: those of remove, ctx's.
-func (c *Count) Remove(ctx context.Context, tombstones [][]byte, remove func() ([]RemovedRow, error)) ([]RemovedRow, error) {
+// tombstones are the keys of the index rows that remove is going to read, and may remove. Errors: those of remove,
+// ctx's.
+func (c *Count) Remove(ctx context.Context, tombstones [][]byte,
+	remove func() ([]RemovedRow, error)) ([]RemovedRow, error) {
 	if err := c.turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}

@@ -17,10 +17,10 @@
 // TestFullDiskTakesDeletesAndCompaction in server/replica).
 //
 // How much the table takes is the same on every engine: the bytes of all keys and values. Commits count those of index,
-// version, log, lease and attachment rows (Count), so that the sum is exact after each of them; compaction counts what it
-// removes; Refresh adds up the few others. A table whose bytes were never counted is scanned by its leader (Scan) after a
-// restore, say. Until then the engine's own figure counts. Once a day a scan corrects what something else has changed.
-// (TestCountOfBytesIsExact, TestScanCountsWhileEverythingChanges in server/replica.)
+// version, log, lease and attachment rows (Count), so that the sum is exact after each of them; compaction counts
+// what it removes; Refresh adds up the few others. A table whose bytes were never counted is scanned by its leader
+// (Scan) after a restore, say. Until then the engine's own figure counts. Once a day a scan corrects what something
+// else has changed. (TestCountOfBytesIsExact, TestScanCountsWhileEverythingChanges in server/replica.)
 //
 // Other alarms change in the write pipeline only, in a Tx.
 package quota

@@ -91,8 +91,8 @@ func (s *Space) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// rowBytes returns the bytes of all rows: those that commits count, and the few others. They are not known if the leader
-// has not counted them yet.
+// rowBytes returns the bytes of all rows: those that commits count, and the few others. They are not known if the
+// leader has not counted them yet.
 func (s *Space) rowBytes(ctx context.Context) (n int64, known bool, err error) {
 	lo, hi := coder.UncountedBounds()
 	m, token, removed, err := measure(ctx, s.store, sqlstore.MeasureQuery{Start: lo, End: hi})

@@ -153,7 +153,8 @@ func TestSpanCountedDuringCompactionIsNotKept(t *testing.T) {
 	// It hears of them late, but from the leader, not from the log, whose rows are gone.
 	if err := follower.Apply(Update{Term: 1, Revision: known + 2, CompactRevision: known + 2, Events: []*watch.Event{
 		{Type: watch.Delete, Record: &coder.Record{Key: []byte("k0"), ModRevision: known + 1}, PrevRevision: 2},
-		{Type: watch.Put, Record: &coder.Record{Key: []byte("z0"), ModRevision: known + 2, CreateRevision: 7, Version: 2}, PrevRevision: 7},
+		{Type: watch.Put, Record: &coder.Record{Key: []byte("z0"), ModRevision: known + 2, CreateRevision: 7, Version: 2},
+			PrevRevision: 7},
 	}}); err != nil {
 		t.Fatal(err)
 	}

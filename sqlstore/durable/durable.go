@@ -41,8 +41,8 @@ func Create(path, temporary string, write func(io.Writer) error, ready func() er
 	return FlushDir(dir)
 }
 
-// MakeDir creates a directory with mode 0700, and those above it, unless they exist. A loss of power does not undo that.
-// flush is FlushDir, or a test's.
+// MakeDir creates a directory with mode 0700, and those above it, unless they exist. A loss of power does not undo
+// that. flush is FlushDir, or a test's.
 func MakeDir(path string, flush func(dir string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

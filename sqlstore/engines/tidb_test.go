@@ -48,7 +48,9 @@ var tidbErrors = map[error][]*mysql.MySQLError{
 		{Number: 1205, Message: "Lock wait timeout exceeded; try restarting transaction"},
 		{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"},
 	},
-	sqlstore.ErrTooLarge: {{Number: 8004, Message: "Transaction is too large"}, {Number: 8025, Message: "entry too large"}},
+	sqlstore.ErrTooLarge: {
+		{Number: 8004, Message: "Transaction is too large"}, {Number: 8025, Message: "entry too large"},
+	},
 	sqlstore.ErrUnavailable: {
 		{Number: 8027, Message: "Information schema is out of date"}, {Number: 8120, Message: "start tso timeout"},
 	},

@@ -178,7 +178,8 @@ func (s *Store) List(ctx context.Context, q sqlstore.ListQuery) (rows []sqlstore
 }
 
 // Lookup implements sqlstore.Store.
-func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
+func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (
+	rows []sqlstore.ListRow, more bool, err error) {
 	t, err := s.snapshot(ctx)
 	if err != nil {
 		return nil, false, err

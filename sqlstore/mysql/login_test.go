@@ -280,6 +280,10 @@ func TestStrangersDoNotGetThePassword(t *testing.T) {
 	require.NoError(t, err)
 	encrypted := &tls.Config{Certificates: []tls.Certificate{pair}}
 
+	as := func(greets, asks string, with *tls.Config) func(*stranger) {
+		return func(s *stranger) { s.greets, s.asks, s.tls = greets, asks, with }
+	}
+
 	const refused, accepted = "before the password was sent", ""
 	for name, c := range map[string]struct {
 		params  string
@@ -289,31 +293,31 @@ func TestStrangersDoNotGetThePassword(t *testing.T) {
 		want    string // a part of the error, "" for none
 		knowing bool   // the server gets the password, and may
 	}{
-		"a challenge":                          {"", other, func(s *stranger) { s.greets = methodNative }, false, accepted, false},
-		"another challenge":                    {"", other, func(s *stranger) { s.greets, s.asks = methodCached, methodNative }, false, accepted, false},
-		"the password":                         {"", other, func(s *stranger) { s.greets = methodCached }, false, refused, false},
-		"the password, by a switch":            {"", other, func(s *stranger) { s.greets, s.asks = methodNative, methodCached }, false, refused, false},
-		"the password, by the older method":    {"", other, func(s *stranger) { s.greets = methodSHA256 }, false, refused, false},
-		"a switch to the older method":         {"", other, func(s *stranger) { s.greets, s.asks = methodNative, methodSHA256 }, false, refused, false},
-		"clear text":                           {"", other, func(s *stranger) { s.greets, s.asks = methodNative, methodClearText }, false, refused, false},
-		"the oldest method":                    {"", other, func(s *stranger) { s.greets, s.asks = methodNative, methodOld }, false, refused, false},
+		"a challenge":                          {"", other, as(methodNative, "", nil), false, accepted, false},
+		"another challenge":                    {"", other, as(methodCached, methodNative, nil), false, accepted, false},
+		"the password":                         {"", other, as(methodCached, "", nil), false, refused, false},
+		"the password, by a switch":            {"", other, as(methodNative, methodCached, nil), false, refused, false},
+		"the password, by the older method":    {"", other, as(methodSHA256, "", nil), false, refused, false},
+		"a switch to the older method":         {"", other, as(methodNative, methodSHA256, nil), false, refused, false},
+		"clear text":                           {"", other, as(methodNative, methodClearText, nil), false, refused, false},
+		"the oldest method":                    {"", other, as(methodNative, methodOld, nil), false, refused, false},
 		"what was not announced":               {"", other, func(s *stranger) { s.greets, s.insist = methodNative, true }, false, refused, false},
-		"a challenge inside TLS":               {"tls=skip-verify", other, func(s *stranger) { s.greets, s.tls = methodNative, encrypted }, false, accepted, false},
-		"another challenge inside TLS":         {"tls=preferred", other, func(s *stranger) { s.greets, s.asks, s.tls = methodCached, methodNative, encrypted }, false, accepted, false},
-		"the password inside TLS":              {"tls=skip-verify", other, func(s *stranger) { s.greets, s.tls = methodCached, encrypted }, false, refused, false},
-		"the older method inside TLS":          {"tls=preferred", other, func(s *stranger) { s.greets, s.asks, s.tls = methodNative, methodSHA256, encrypted }, false, refused, false},
-		"clear text inside TLS":                {"tls=preferred", other, func(s *stranger) { s.greets, s.asks, s.tls = methodNative, methodClearText, encrypted }, false, refused, false},
-		"the password, TLS is stripped":        {"tls=preferred", other, func(s *stranger) { s.greets = methodCached }, false, refused, false},
-		"a challenge, TLS is stripped":         {"tls=preferred", other, func(s *stranger) { s.greets = methodNative }, false, accepted, false},
-		"a challenge, without TLS":             {"tls=skip-verify", other, func(s *stranger) { s.greets = methodNative }, false, mysql.ErrNoTLS.Error(), false},
-		"the password, its key is another":     {known, other, func(s *stranger) { s.greets = methodCached }, false, accepted, false},
-		"the older method, its key is another": {known, other, func(s *stranger) { s.greets = methodSHA256 }, false, refused, false},
-		"a switch, its key is another":         {known, other, func(s *stranger) { s.greets, s.asks = methodCached, methodSHA256 }, false, refused, false},
-		"the password, its key is known":       {known, key, func(s *stranger) { s.greets = methodCached }, false, accepted, true},
-		"the password, on this machine":        {"", other, func(s *stranger) { s.greets = methodCached }, true, accepted, true},
-		"the older method, on this machine":    {"", other, func(s *stranger) { s.greets = methodSHA256 }, true, accepted, true},
-		"clear text, on this machine":          {"", other, func(s *stranger) { s.greets, s.asks = methodNative, methodClearText }, true, "clear text", false},
-		"the password of a false server":       {"tls=true", other, func(s *stranger) { s.greets, s.tls = methodCached, encrypted }, false, "certificate", false},
+		"a challenge inside TLS":               {"tls=skip-verify", other, as(methodNative, "", encrypted), false, accepted, false},
+		"another challenge inside TLS":         {"tls=preferred", other, as(methodCached, methodNative, encrypted), false, accepted, false},
+		"the password inside TLS":              {"tls=skip-verify", other, as(methodCached, "", encrypted), false, refused, false},
+		"the older method inside TLS":          {"tls=preferred", other, as(methodNative, methodSHA256, encrypted), false, refused, false},
+		"clear text inside TLS":                {"tls=preferred", other, as(methodNative, methodClearText, encrypted), false, refused, false},
+		"the password, TLS is stripped":        {"tls=preferred", other, as(methodCached, "", nil), false, refused, false},
+		"a challenge, TLS is stripped":         {"tls=preferred", other, as(methodNative, "", nil), false, accepted, false},
+		"a challenge, without TLS":             {"tls=skip-verify", other, as(methodNative, "", nil), false, mysql.ErrNoTLS.Error(), false},
+		"the password, its key is another":     {known, other, as(methodCached, "", nil), false, accepted, false},
+		"the older method, its key is another": {known, other, as(methodSHA256, "", nil), false, refused, false},
+		"a switch, its key is another":         {known, other, as(methodCached, methodSHA256, nil), false, refused, false},
+		"the password, its key is known":       {known, key, as(methodCached, "", nil), false, accepted, true},
+		"the password, on this machine":        {"", other, as(methodCached, "", nil), true, accepted, true},
+		"the older method, on this machine":    {"", other, as(methodSHA256, "", nil), true, accepted, true},
+		"clear text, on this machine":          {"", other, as(methodNative, methodClearText, nil), true, "clear text", false},
+		"the password of a false server":       {"tls=true", other, as(methodCached, "", encrypted), false, "certificate", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,8 +1,8 @@
 package retry
 
 // undone are the errors after which MySQL, MariaDB or TiDB has undone a statement that commits by itself, or the
-// transaction that it belongs to, and after which the same may succeed at once. An error of COMMIT is one of them only if
-// the engine rolls back first.
+// transaction that it belongs to, and after which the same may succeed at once. An error of COMMIT is one of them
+// only if the engine rolls back first.
 var undone = map[uint16]bool{
 	1213: true, // ER_LOCK_DEADLOCK; Galera: certification failed, or another member's CREATE TABLE arrived
 	1020: true, // ER_CHECKREAD
@@ -21,6 +21,6 @@ var undone = map[uint16]bool{
 	9007: true, // TiDB: write conflict
 }
 
-// UndoneByMySQL reports whether the error with this number means that a statement, or its transaction, was undone because
-// of another one, and may be repeated at once. A lock wait that took too long is not among them.
+// UndoneByMySQL reports whether the error with this number means that a statement, or its transaction, was undone
+// because of another one, and may be repeated at once. A lock wait that took too long is not among them.
 func UndoneByMySQL(number uint16) bool { return undone[number] }

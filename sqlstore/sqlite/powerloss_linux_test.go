@@ -258,10 +258,13 @@ func TestFailedFlushEndsTheProcess(t *testing.T) {
 		run    func(t *testing.T, s *sqldb.Store, m *model) error
 	}{
 		{name: "commit", suffix: logSuffix, run: func(t *testing.T, s *sqldb.Store, m *model) error { return fill(s, m, 1) }},
-		{name: "first commit", suffix: logSuffix, fresh: true, run: func(t *testing.T, s *sqldb.Store, m *model) error { return fill(s, m, 1) }},
+		{name: "first commit", suffix: logSuffix, fresh: true,
+			run: func(t *testing.T, s *sqldb.Store, m *model) error { return fill(s, m, 1) }},
 		{name: "checkpoint", run: func(t *testing.T, s *sqldb.Store, m *model) error { return fill(s, m, 100) }},
-		{name: "checkpoint after a reader", reader: true, run: func(t *testing.T, s *sqldb.Store, m *model) error { return fill(s, m, 100) }},
-		{name: "defragmentation", run: func(t *testing.T, s *sqldb.Store, _ *model) error { return s.Defragment(t.Context()) }},
+		{name: "checkpoint after a reader", reader: true,
+			run: func(t *testing.T, s *sqldb.Store, m *model) error { return fill(s, m, 100) }},
+		{name: "defragmentation",
+			run: func(t *testing.T, s *sqldb.Store, _ *model) error { return s.Defragment(t.Context()) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cache, raw, m := simulatePageCache(t), newURL(t), &model{acknowledged: map[string]string{}}

@@ -24,7 +24,8 @@ func testBytes(t *testing.T, s sqlstore.Store) {
 			b.Put(r.Key, r.Value)
 		}
 	})
-	lengths, err := s.Lengths(ctx, [][]byte{rows[3].Key, []byte("missing"), rows[0].Key, rows[2].Key, rows[3].Key, rows[1].Key})
+	lengths, err := s.Lengths(ctx, [][]byte{rows[3].Key, []byte("missing"), rows[0].Key, rows[2].Key, rows[3].Key,
+		rows[1].Key})
 	require.NoError(t, err)
 	require.Equal(t, []int{1 << 20, -1, 0, 4, 1 << 20, 2}, lengths)
 	lengths, err = s.Lengths(ctx, nil)

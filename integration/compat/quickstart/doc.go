@@ -9,9 +9,9 @@
 //   - "sql test": execute it on the database server, as its administrator.
 //
 // A comment "<!-- test: stop N -->" interrupts the Nth program that was started, "<!-- test: restart N -->" starts it
-// again. "<!-- typed: WORDS -->" types a line for each word into the next block, which has a terminal for that. A comment
-// that begins with "sh test" or "sql test" is a block that readers do not see: it stands for what they have. Every other
-// block of commands must have a comment "<!-- not run: REASON -->" above it.
+// again. "<!-- typed: WORDS -->" types a line for each word into the next block, which has a terminal for that. A
+// comment that begins with "sh test" or "sql test" is a block that readers do not see: it stands for what they have.
+// Every other block of commands must have a comment "<!-- not run: REASON -->" above it.
 //
 // Other processes may use the ports that the pages name. The test puts free ports in their place.
 package quickstart

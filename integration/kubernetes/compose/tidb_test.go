@@ -79,7 +79,8 @@ func (p *project) queryTiDB(query string, to ...any) {
 	require.NoError(p.t, db.QueryRowContext(p.t.Context(), query).Scan(to...))
 }
 
-// idleTiKV is docker-compose.yml without the limit that TiKV needs: a machine that does not allow it can run the idle one.
+// idleTiKV is docker-compose.yml without the limit that TiKV needs: a machine that does not allow it can run the idle
+// one.
 const idleTiKV = "services: {tikv: {ulimits: !reset {}}}\n"
 
 // programs returns a folder with etcdctl, and a docker that is Docker Compose as Go built it.

@@ -259,8 +259,8 @@ type inDoubt struct {
 	tombstones []coder.Change // whose index rows it removed then
 }
 
-// claim writes the claim row, unless g has a claim. From then on no earlier removal can take effect, so that the outcome
-// of the last one is known, and what the removed row holds.
+// claim writes the claim row, unless g has a claim. From then on no earlier removal can take effect, so that the
+// outcome of the last one is known, and what the removed row holds.
 func (r *Remover) claim(ctx context.Context, g *garbage) error {
 	if g.claim != 0 {
 		return nil
