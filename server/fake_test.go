@@ -267,10 +267,10 @@ func newFakeStream() *fakeStream {
 		closed: make(chan struct{})}
 }
 
-func (s *fakeStream) Create(_ watch.Verdict, r watch.CreateRequest) { s.requests <- r }
-func (s *fakeStream) Cancel(id int64)                               { s.requests <- id }
-func (s *fakeStream) RequestProgress()                              { s.requests <- struct{}{} }
-func (s *fakeStream) Close()                                        { s.once.Do(func() { close(s.closed) }) }
+func (s *fakeStream) Create(_ watch.Decision, r watch.CreateRequest) { s.requests <- r }
+func (s *fakeStream) Cancel(id int64)                                { s.requests <- id }
+func (s *fakeStream) RequestProgress()                               { s.requests <- struct{}{} }
+func (s *fakeStream) Close()                                         { s.once.Do(func() { close(s.closed) }) }
 
 func (s *fakeStream) Next(ctx context.Context) (*watch.Response, error) {
 	select {

@@ -72,17 +72,17 @@ func (h *Hub) NewStream() *Stream {
 	return s
 }
 
-// Verdict says whether a watcher may be created. The zero Verdict refuses.
-type Verdict struct {
+// Decision says whether a watcher may be created. The zero Decision refuses.
+type Decision struct {
 	permitted bool
 	reason    string
 }
 
 // Permitted lets a watcher be created.
-var Permitted = Verdict{permitted: true}
+var Permitted = Decision{permitted: true}
 
 // Refused refuses a watcher; reason goes to the client.
-func Refused(reason string) Verdict { return Verdict{reason: reason} }
+func Refused(reason string) Decision { return Decision{reason: reason} }
 
 // Create adds a watcher if v permits it. Its Created response, or the refused one (created,
 // canceled, reason, watch id NoWatchID), is queued. A start below the compact
@@ -90,7 +90,7 @@ func Refused(reason string) Verdict { return Verdict{reason: reason} }
 //
 // Create waits while thousands of answers to earlier requests are queued and the
 // consumer takes none, so that a client cannot fill the memory with them.
-func (s *Stream) Create(v Verdict, r CreateRequest) {
+func (s *Stream) Create(v Decision, r CreateRequest) {
 	s.waitForRoom()
 	h := s.hub
 	h.mu.Lock()
@@ -124,7 +124,7 @@ func (s *Stream) Create(v Verdict, r CreateRequest) {
 }
 
 // refusal returns why w cannot be created, in the order of etcd's checks.
-func (s *Stream) refusal(w *watcher, v Verdict) string {
+func (s *Stream) refusal(w *watcher, v Decision) string {
 	switch {
 	case w.start < 0:
 		return reasonNegativeStart

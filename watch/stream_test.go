@@ -35,14 +35,14 @@ func TestRefusedCreates(t *testing.T) {
 	s := b.stream(key("a").id(8), span(longest, longest+"\x00").id(9), span(longest+"\x00", "l").id(10))
 	b.expect(s, "8@2 created", "9@2 created", "10@2 created")
 	for _, c := range []struct {
-		verdict Verdict
-		req     CreateRequest
-		want    string
+		decision Decision
+		req      CreateRequest
+		want     string
 	}{
 		{Permitted, key("a").id(8), duplicate},
 		{Refused("not allowed"), CreateRequest{Key: []byte("a")}, `-1@2 created canceled "not allowed"`},
 		{Refused("not allowed"), CreateRequest{Key: []byte("a"), StartRevision: -1}, negative},
-		{Verdict{}, key("a"), `-1@2 created canceled "etcdserver: permission denied"`},
+		{Decision{}, key("a"), `-1@2 created canceled "etcdserver: permission denied"`},
 		{Permitted, key("a").from(-1), negative},
 		{Permitted, span("b", "a").from(-1), negative},
 		{Permitted, span("b", "a"), empty},
@@ -54,7 +54,7 @@ func TestRefusedCreates(t *testing.T) {
 		{Permitted, span("b", "\x00"), "1@2 created"},
 		{Permitted, CreateRequest{}, "2@2 created"},
 	} {
-		s.Create(c.verdict, c.req)
+		s.Create(c.decision, c.req)
 		b.expect(s, c.want)
 	}
 	// The stream goes on, and the watcher whose id was refused is unharmed.

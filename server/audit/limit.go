@@ -37,8 +37,8 @@ type bucket struct {
 	at     time.Time // when tokens was right
 }
 
-// take takes a token if there are least, after it has added what has accrued since the last call. A new bucket is full.
-func (b *bucket) take(now time.Time, rate, burst, least float64) bool {
+// allow takes a token if there are least, after it has added what has accrued since the last call. A new bucket is full.
+func (b *bucket) allow(now time.Time, rate, burst, least float64) bool {
 	if b.at.IsZero() {
 		b.tokens = burst
 	} else if passed := now.Sub(b.at); passed > 0 {
@@ -84,14 +84,14 @@ func (l *limit) admits(now time.Time, source Source) bool {
 		b = &bucket{}
 		sources.Add(source.Name, b)
 	}
-	admitted := b.take(now, sourceRate, sourceBurst, 1)
+	admitted := b.allow(now, sourceRate, sourceBurst, 1)
 	if admitted && !source.Authenticated {
 		// Half is left for addresses that were quiet, else a flood from many addresses would hide them.
 		least := 1.0
 		if b.tokens < sourceBurst-1 {
 			least = addressBurst / 2
 		}
-		admitted = l.all.take(now, addressRate, addressBurst, least)
+		admitted = l.all.allow(now, addressRate, addressBurst, least)
 	}
 	if !admitted {
 		l.suppress(now, source)

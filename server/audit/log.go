@@ -278,18 +278,18 @@ func (l *Log) write() {
 		}
 		select {
 		case e := <-l.queue:
-			l.take(e)
+			l.writeEntry(e)
 		case <-l.counting:
 		case <-tick.C:
 			l.retry()
 			l.count(false)
 		case <-l.stopping:
 			for len(l.queue) > 0 {
-				l.take(<-l.queue)
+				l.writeEntry(<-l.queue)
 			}
 			l.count(true)
 			if l.file != nil {
-				l.take(entry{record: l.own(stopped), change: true})
+				l.writeEntry(entry{record: l.own(stopped), change: true})
 			}
 			if err := l.file.close(); err != nil {
 				l.logger.Warn("closing the audit log", "error", err)
@@ -299,8 +299,8 @@ func (l *Log) write() {
 	}
 }
 
-// take writes one line.
-func (l *Log) take(e entry) {
+// writeEntry writes one line.
+func (l *Log) writeEntry(e entry) {
 	if e.done != nil {
 		defer close(e.done)
 	}
@@ -363,7 +363,7 @@ func (l *Log) count(last bool) {
 	}
 	l.mu.Unlock()
 	for _, r := range records {
-		l.take(entry{record: r, change: true})
+		l.writeEntry(entry{record: r, change: true})
 	}
 }
 

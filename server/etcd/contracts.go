@@ -87,7 +87,7 @@ type Browser interface {
 
 // WatchStream is what the watch handler needs of *watch.Stream.
 type WatchStream interface {
-	Create(v watch.Verdict, r watch.CreateRequest)
+	Create(v watch.Decision, r watch.CreateRequest)
 	Cancel(id int64)
 	RequestProgress()
 	Next(ctx context.Context) (*watch.Response, error)

@@ -12,7 +12,7 @@
 //     ignored silently (TestRequestsRefused, TestRequestsAccepted,
 //     TestOverlappingWritesAreRefused).
 //   - A handler that reads or changes keys, leases, users, roles or alarms without asking the guard does not compile,
-//     because the calls take a permit, or refuses, because the zero watch.Verdict does. Calls that take none (the
+//     because the calls take a permit, or refuses, because the zero watch.Decision does. Calls that take none (the
 //     node's status with its alarms, the members, MoveLeader, the ranges that are watched) are made by handlers that
 //     ask the guard first (TestEachCallNeedsItsPermission, in server/console TestUsersSeeOnlyWhatTheyMay).
 //   - Every error of the packages below has an answer, and answers never contain the text

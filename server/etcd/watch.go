@@ -71,18 +71,18 @@ func (s *watchServer) handle(ctx context.Context, watches WatchStream, r *pb.Wat
 	case *pb.WatchRequest_CreateRequest:
 		if u.CreateRequest != nil {
 			c := watchCreate(u.CreateRequest)
-			verdict := watch.Verdict{}
+			decision := watch.Decision{}
 			if c.StartRevision >= 0 { // else that is why it is refused
 				reason, err := s.refusal(ctx, c.Key, c.End)
 				if err != nil {
 					return err
 				}
-				if verdict = watch.Permitted; reason != "" {
-					verdict = watch.Refused(reason)
+				if decision = watch.Permitted; reason != "" {
+					decision = watch.Refused(reason)
 					s.audit.deniedWatch(ctx, c.Key, c.End, reason)
 				}
 			}
-			watches.Create(verdict, c)
+			watches.Create(decision, c)
 		}
 	case *pb.WatchRequest_CancelRequest:
 		if u.CancelRequest != nil {

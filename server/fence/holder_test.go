@@ -72,7 +72,7 @@ type clock struct{ time.Duration }
 
 func (c *clock) now() time.Duration { return c.Duration }
 
-func take(t *testing.T, store sqlstore.Store, lease *ReadLease) *Holder {
+func acquire(t *testing.T, store sqlstore.Store, lease *ReadLease) *Holder {
 	t.Helper()
 	h, err := Acquire(t.Context(), Config{
 		Store: store, Log: slog.New(slog.DiscardHandler), Lease: lease,
@@ -110,7 +110,7 @@ func newLease() *ReadLease { return NewReadLease(false, false, (&clock{}).now) }
 
 func TestLeaderStopsCommittingAfterFence(t *testing.T) {
 	store := newStore(t)
-	old := take(t, store, newLease())
+	old := acquire(t, store, newLease())
 	if got, want := old.Value(), (coder.FenceToken{Sequence: 1, Term: 1, Revision: 1}); got != want ||
 		old.PredecessorMayAnswer() {
 		t.Fatalf("an empty table: %+v", got)
@@ -118,7 +118,7 @@ func TestLeaderStopsCommittingAfterFence(t *testing.T) {
 	if outcome, err := commit(t, old, 2, false); outcome != Written || err != nil {
 		t.Fatal(outcome, err)
 	}
-	young := take(t, store, newLease())
+	young := acquire(t, store, newLease())
 	if got, want := young.Value(), (coder.FenceToken{Sequence: 3, Term: 2, Revision: 2}); got != want ||
 		!young.PredecessorMayAnswer() {
 		t.Fatalf("the successor: %+v", got)
@@ -136,7 +136,7 @@ func TestLeaderStopsCommittingAfterFence(t *testing.T) {
 func TestLeaderStopsCommittingAfterAnotherOneOfItsTerm(t *testing.T) {
 	store := newStore(t)
 	for name, uncertain := range map[string]bool{"a conflict": false, "an unknown outcome": true} {
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		other := h.Value()
 		other.Sequence += 5
 		other.Revision += 2
@@ -161,10 +161,10 @@ func TestLeaderStopsCommittingAfterAnotherOneOfItsTerm(t *testing.T) {
 
 func TestResignedPredecessorDoesNotAnswer(t *testing.T) {
 	store := newStore(t)
-	if err := take(t, store, newLease()).Resign(t.Context()); err != nil {
+	if err := acquire(t, store, newLease()).Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if take(t, store, newLease()).PredecessorMayAnswer() {
+	if acquire(t, store, newLease()).PredecessorMayAnswer() {
 		t.Error("it resigned")
 	}
 }
@@ -172,7 +172,7 @@ func TestResignedPredecessorDoesNotAnswer(t *testing.T) {
 // TestInDoubtCommitIsReportedBeforeItIsResolved: while the database hangs, it is not resolved.
 func TestInDoubtCommitIsReportedBeforeItIsResolved(t *testing.T) {
 	store := newStore(t)
-	h := take(t, store, newLease())
+	h := acquire(t, store, newLease())
 	before, called := int64(0), 0
 	h.cfg.InDoubt = func() {
 		called++
@@ -197,7 +197,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 	lost := func(func() error) error { return fmt.Errorf("%w: made up", sqlstore.ErrUncertain) }
 	t.Run("it took effect", func(t *testing.T) {
 		store := newStore(t)
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		store.fault = func(commit func() error) error { return errors.Join(sqlstore.ErrUncertain, commit()) }
 		if outcome, err := commit(t, h, 2, false); outcome != Written || err != nil || h.Value() != inTable(t, store) {
 			t.Fatal(outcome, err, h.Value())
@@ -205,7 +205,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 	})
 	t.Run("it did not, and never will", func(t *testing.T) {
 		store := newStore(t)
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		var late func() error
 		store.fault = func(commit func() error) error { late = commit; return lost(commit) }
 		if outcome, err := commit(t, h, 2, false); outcome != NotWritten || err != nil {
@@ -225,7 +225,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 	})
 	t.Run("the context ends first", func(t *testing.T) {
 		store := newStore(t)
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		ctx, cancel := context.WithCancel(t.Context())
 		store.fault = func(commit func() error) error { cancel(); return lost(commit) }
 		if outcome, err := h.Commit(ctx, h.Next(2, 0), time.Minute, false,
@@ -236,7 +236,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 	})
 	t.Run("the row went back to an earlier value", func(t *testing.T) {
 		store := newStore(t)
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		older := h.Value()
 		if _, err := commit(t, h, 2, false); err != nil {
 			t.Fatal(err)
@@ -255,7 +255,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 	})
 	t.Run("the row is missing when it is raised", func(t *testing.T) {
 		store := newStore(t)
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		store.fault = func(commit func() error) error {
 			store.fault = func(commit func() error) error { return errors.Join(commit(), sqlstore.ErrRowMissing) }
 			return lost(commit)
@@ -269,7 +269,7 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 func TestConflictOfAnotherRowWritesNothing(t *testing.T) {
 	for _, expected := range []bool{false, true} {
 		store := newStore(t)
-		h := take(t, store, newLease())
+		h := acquire(t, store, newLease())
 		if _, err := commit(t, h, 2, false); err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func TestConflictOfAnotherRowWritesNothing(t *testing.T) {
 
 func TestMissingRowIsDataLossOfAWrittenCommit(t *testing.T) {
 	store := newStore(t)
-	h := take(t, store, newLease())
+	h := acquire(t, store, newLease())
 	store.fault = func(commit func() error) error { return errors.Join(commit(), sqlstore.ErrRowMissing) }
 	if outcome, err := commit(t, h, 2, false); outcome != Written || !errors.Is(err, ErrDataLost) {
 		t.Fatal(outcome, err)
@@ -311,7 +311,7 @@ func TestTakeRefusesDataWithoutAFenceRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Store = newStore(t)
-	held := take(t, cfg.Store, newLease()).Value()
+	held := acquire(t, cfg.Store, newLease()).Value()
 	if _, err := Acquire(t.Context(), cfg); !errors.Is(err, refused) || inTable(t, cfg.Store) != held {
 		t.Fatal("of a table that lost commits:", err, inTable(t, cfg.Store))
 	}
@@ -320,7 +320,7 @@ func TestTakeRefusesDataWithoutAFenceRow(t *testing.T) {
 func TestReadLeaseCountsFromTheStartOfACommit(t *testing.T) {
 	store, c := newStore(t), &clock{Duration: time.Hour}
 	lease := NewReadLease(false, false, c.now)
-	h := take(t, store, lease)
+	h := acquire(t, store, lease)
 	if lease.Valid() {
 		t.Fatal("valid before a commit")
 	}

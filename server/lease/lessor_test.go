@@ -178,7 +178,7 @@ func TestClocksDoNotRunBeforeStart(t *testing.T) {
 		next := New(l.lessor.cfg)
 		require.NoError(t, next.Load(t.Context(), store, l.pipeline))
 		time.Sleep(time.Minute)
-		expired, _, _ := next.takeDue(time.Now())
+		expired, _, _ := next.popDue(time.Now())
 		require.Empty(t, expired)
 		next.Start()
 		require.EqualValues(t, 10+timing.LeaseGrace/time.Second, next.status(id).TTL)
@@ -214,7 +214,7 @@ func TestCheckpointsOfManyLeasesAreSeveralCommits(t *testing.T) {
 		l.add(coder.Lease{ID: i + 1, TTL: 100}, start)
 	}
 	for _, want := range []int{checkpointBatch, checkpointBatch, 1} {
-		_, due, next := l.takeDue(start.Add(50 * time.Second))
+		_, due, next := l.popDue(start.Add(50 * time.Second))
 		require.Len(t, due, want)
 		require.Equal(t, want == 1, next > 0)
 	}
@@ -262,7 +262,7 @@ func TestCheckpointKeepsLaterRenewal(t *testing.T) {
 	store := newStore(t)
 	l := lead(t, store)
 	id := l.grant(0, 1000)
-	_, due, _ := l.lessor.takeDue(time.Now().Add(500 * time.Second))
+	_, due, _ := l.lessor.popDue(time.Now().Add(500 * time.Second))
 	require.Len(t, due, 1)
 	_, err := l.keepAlive(id)
 	require.NoError(t, err)
@@ -347,15 +347,15 @@ func TestCheckpointIsDueAtHalfOfPersistedTime(t *testing.T) {
 	l := New(Config{})
 	start := time.Now()
 	l.add(coder.Lease{ID: 1, TTL: 100}, start)
-	expired, checkpoints, next := l.takeDue(start.Add(49 * time.Second))
+	expired, checkpoints, next := l.popDue(start.Add(49 * time.Second))
 	require.Empty(t, expired)
 	require.Empty(t, checkpoints)
 	require.LessOrEqual(t, next, time.Second)
-	_, checkpoints, next = l.takeDue(start.Add(50 * time.Second))
+	_, checkpoints, next = l.popDue(start.Add(50 * time.Second))
 	require.Len(t, checkpoints, 1)
 	require.EqualValues(t, 50, l.leases[1].persisted)
 	require.Equal(t, 25*time.Second, next)
-	expired, _, _ = l.takeDue(start.Add(100 * time.Second))
+	expired, _, _ = l.popDue(start.Add(100 * time.Second))
 	require.Len(t, expired, 1)
 }
 

@@ -210,7 +210,7 @@ func TestRegrantedLeaseIsNotRevokedAsExpired(t *testing.T) {
 		l := idle(t, newStore(t))
 		granting := func() write.Command { return &grantCommand{l: l.lessor, row: coder.Lease{ID: 7, TTL: 60}} }
 		l.together(granting())
-		expired, _, _ := l.lessor.takeDue(time.Now().Add(61 * time.Second))
+		expired, _, _ := l.lessor.popDue(time.Now().Add(61 * time.Second))
 		require.Len(t, expired, 1)
 		c := &revokeCommand{l: l.lessor, id: 7, expired: expired[0], keys: l.revokeCommand(7).keys}
 		if together {

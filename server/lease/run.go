@@ -19,7 +19,7 @@ func (l *Lessor) Run(ctx context.Context) {
 	slots := make(chan struct{}, expiryParallel)
 	var waiting []*lease // expired leases that wait for a slot, in the order of their due times
 	for ctx.Err() == nil {
-		expired, checkpoints, next := l.takeDue(l.cfg.Clock())
+		expired, checkpoints, next := l.popDue(l.cfg.Clock())
 		waiting = append(waiting, expired...)
 		if len(checkpoints) > 0 {
 			if err := l.checkpoint(ctx, checkpoints); err != nil && ctx.Err() == nil {

@@ -72,9 +72,9 @@ func (l *Lessor) enqueue(le *lease) {
 	}
 }
 
-// takeDue returns the expired leases, which it takes off the heap, and the leases whose
+// popDue returns the expired leases, which it takes off the heap, and the leases whose
 // checkpoint is due at now, at most checkpointBatch. next is the time until the next one is due.
-func (l *Lessor) takeDue(now time.Time) (expired []*lease, checkpoints []int64, next time.Duration) {
+func (l *Lessor) popDue(now time.Time) (expired []*lease, checkpoints []int64, next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.due) > 0 && !l.due[0].due.After(now) && len(checkpoints) < checkpointBatch {

@@ -57,20 +57,20 @@ type restoredKey struct {
 // is removed. History is complete from compacted on, -1 for all of it. Errors: ErrNotEmpty,
 // ErrImporting, ErrReverting, the database's.
 func BeginRestore(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	return begin(ctx, store, coder.JobRestore, []coder.JobKind{coder.JobRestore}, compacted, takeEmpty(ctx, store))
+	return begin(ctx, store, coder.JobRestore, []coder.JobKind{coder.JobRestore}, compacted, requireEmpty(ctx, store))
 }
 
 // BeginImport is BeginRestore for the keys of kine's table. It overtakes an unfinished import, and an
 // unfinished Discard. Errors: ErrNotEmpty, ErrRestoring, the database's.
 func BeginImport(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
-	return begin(ctx, store, coder.JobImport, ofKine, compacted, takeEmpty(ctx, store))
+	return begin(ctx, store, coder.JobImport, ofKine, compacted, requireEmpty(ctx, store))
 }
 
 // ofKine are the jobs in which kine's table has all keys, so that each of them may follow on each.
 var ofKine = []coder.JobKind{coder.JobImport, coder.JobRevert}
 
-// takeEmpty returns what adds the fence row to the first commit of a job in an empty table.
-func takeEmpty(ctx context.Context, store sqlstore.Store) func(sqlstore.BatchWrite) error {
+// requireEmpty returns what adds the fence row to the first commit of a job in an empty table.
+func requireEmpty(ctx context.Context, store sqlstore.Store) func(sqlstore.BatchWrite) error {
 	return func(batch sqlstore.BatchWrite) error {
 		switch empty, err := IsEmpty(ctx, store); {
 		case err != nil:
@@ -122,7 +122,7 @@ func Discard(ctx context.Context, store sqlstore.Store, token *coder.FenceToken)
 	j, err := beginJob(ctx, store, coder.JobRevert, over, func(batch sqlstore.BatchWrite) error {
 		switch held, raw, err := fence.LoadToken(ctx, store); {
 		case token == nil && errors.Is(err, sqlstore.ErrKeyNotFound):
-			if err := takeEmpty(ctx, store)(batch); err != nil {
+			if err := requireEmpty(ctx, store)(batch); err != nil {
 				return fmt.Errorf("there is no fence row: %w", err)
 			}
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):

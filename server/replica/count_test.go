@@ -38,8 +38,8 @@ func (s *countLog) Count(ctx context.Context, lo, hi []byte, rev int64) (n, newe
 	return n, newer, err
 }
 
-// take returns how many rows were counted since the last call, in how many counts.
-func (s *countLog) take() (rows int64, counts int) {
+// reset returns how many rows were counted since the last call, in how many counts.
+func (s *countLog) reset() (rows int64, counts int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rows, counts = s.rows, s.counts
@@ -69,7 +69,7 @@ func TestRepeatedCountReadsOnlyItsEnds(t *testing.T) {
 	if res := mustRange(t, b, pageFrom(0)); res.Count != countedKeys {
 		t.Fatalf("counted %d of %d keys", res.Count, countedKeys)
 	}
-	if rows, _ := s.take(); rows != countedKeys {
+	if rows, _ := s.reset(); rows != countedKeys {
 		t.Errorf("%d rows were counted for the first page, of %d", rows, countedKeys)
 	}
 	r := rand.New(rand.NewPCG(1, 1))
@@ -93,7 +93,7 @@ func TestRepeatedCountReadsOnlyItsEnds(t *testing.T) {
 		if res := mustRange(t, b, pageFrom(from)); res.Count != want {
 			t.Fatalf("counted %d keys from %d on, not %d", res.Count, from, want)
 		}
-		if rows, counts := s.take(); rows > 3*countedSpan || counts > 2 {
+		if rows, counts := s.reset(); rows > 3*countedSpan || counts > 2 {
 			t.Errorf("%d rows in %d statements were counted for a page from key %d", rows, counts, from)
 		}
 	}
@@ -183,7 +183,7 @@ func TestConcurrentCountsShareReads(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
-	if rows, counts := s.take(); rows != countedKeys {
+	if rows, counts := s.reset(); rows != countedKeys {
 		t.Errorf("%d rows in %d statements were counted", rows, counts)
 	}
 }

@@ -140,9 +140,9 @@ func (s *storedCounts) restart() {
 		s.open()
 	}
 	if s.r.IntN(4) > 0 {
-		s.store.take()
+		s.store.reset()
 		s.count("k", "l", s.rev())
-		if rows, _ := s.store.take(); rows == 0 && len(s.states[s.rev()]) > 20 {
+		if rows, _ := s.store.reset(); rows == 0 && len(s.states[s.rev()]) > 20 {
 			s.recalled++
 		}
 	}
@@ -208,7 +208,7 @@ func filled(t *testing.T) (s *countLog, stored int64) {
 	if err != nil || counts.Keys() != 100 {
 		t.Fatalf("the counts row has %+v, %v", counts, err)
 	}
-	s.take()
+	s.reset()
 	return s, counts.Revision
 }
 
@@ -227,7 +227,7 @@ func TestFirstCountReadsNoRow(t *testing.T) {
 			t.Errorf("node %d counted %d keys", i, res.Count)
 		}
 	}
-	if rows, counts := s.take(); rows > 0 {
+	if rows, counts := s.reset(); rows > 0 {
 		t.Errorf("%d rows were counted in %d statements", rows, counts)
 	}
 	if err := p.resign(0); err != nil {
@@ -237,7 +237,7 @@ func TestFirstCountReadsNoRow(t *testing.T) {
 	if res := mustRange(t, p.nodes[1], countOf("k", "l", 0)); res.Count != 101 {
 		t.Errorf("the next leader counted %d keys", res.Count)
 	}
-	if rows, counts := s.take(); rows > 0 {
+	if rows, counts := s.reset(); rows > 0 {
 		t.Errorf("the next leader counted %d rows in %d statements", rows, counts)
 	}
 }
@@ -272,11 +272,11 @@ func TestUselessCountsAreNotTaken(t *testing.T) {
 			s, _ := filled(t)
 			spoil(t, s, countsRow(t, s))
 			b := open(t, s, keepsCounts)
-			s.take()
+			s.reset()
 			if res := mustRange(t, b, countOf("k", "l", 0)); res.Count != 100 {
 				t.Errorf("counted %d keys", res.Count)
 			}
-			if rows, _ := s.take(); rows != 100 {
+			if rows, _ := s.reset(); rows != 100 {
 				t.Errorf("%d rows were counted", rows)
 			}
 		})

@@ -133,7 +133,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, e
 	cfg.Trace.Record(steptrace.Step{Kind: steptrace.Open, Began: began, Revision: rev})
 	r.tso, r.published = tso.New(rev), tso.New(rev)
 	r.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, SpanKeys: cfg.CountSpanKeys,
-		Deltas: cfg.CountChanges})
+		CountChanges: cfg.CountChanges})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func TestLeaseVerdictIsReachedOnce(t *testing.T) {
 	mustTxn(t, b, put("z", "1"))
 	require.NoError(t, putOne("m"))
 
-	// Other users and roles, another verdict.
+	// Other users and roles, another decision.
 	allowed['k'] = false
 	_, err = b.Auth.Change(t.Context(), auth.System, setUser("me", "x"))
 	require.NoError(t, err)

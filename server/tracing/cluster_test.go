@@ -62,7 +62,7 @@ func startMember(t *testing.T, u *sqlstore.URL, name, address string, rate int) 
 		m.tracing.Client()
 	own.Replica.Logger, own.Replica.Tracer, own.Logger = log, m.tracing.Tracer(), log
 	// A busy machine does not change the leader, and ends no request.
-	own.AnswerTimeout, own.Replica.RequestTimeout = time.Hour, eventually.Deadline
+	own.ElectionTimeout, own.Replica.RequestTimeout = time.Hour, eventually.Deadline
 	m.Node, err = node.Join(ctx, own)
 	require.NoError(t, err)
 	cfg := server.DefaultConfig()

@@ -329,7 +329,7 @@ func (c *inbound) data(b []byte) {
 			}
 		}
 		headed := m.heads == messageHead
-		b = m.take(b)
+		b = m.consume(b)
 		switch known := m.heads == messageHead; {
 		case known && m.left == 0:
 			c.drop(c.stream)
@@ -342,8 +342,8 @@ func (c *inbound) data(b []byte) {
 	}
 }
 
-// take takes what belongs to m from b, and returns the rest.
-func (m *incoming) take(b []byte) (rest []byte) {
+// consume takes what belongs to m from b, and returns the rest.
+func (m *incoming) consume(b []byte) (rest []byte) {
 	if m.heads < messageHead {
 		n := copy(m.head[m.heads:], b)
 		b = b[n:]

@@ -96,11 +96,11 @@ func (s *session) receive() []byte {
 	if _, err := io.ReadFull(s.conn, content); err != nil {
 		return nil
 	}
-	s.note(content)
+	s.record(content)
 	return content
 }
 
-func (s *stranger) note(content []byte) {
+func (s *stranger) record(content []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.got.Write(content)
@@ -170,7 +170,7 @@ func (s *session) decrypt(answer []byte) {
 	for i := range plain {
 		plain[i] ^= scramble[i%len(scramble)]
 	}
-	s.note(plain)
+	s.record(plain)
 }
 
 // commands answers the driver's first question, and all pings.

@@ -27,9 +27,9 @@ type Config struct {
 	ClientURLs []string
 	// Version is the product's version, which the other members see.
 	Version string
-	// AnswerTimeout is how long the process that holds the lock may leave a challenge unanswered, if its address does
+	// ElectionTimeout is how long the process that holds the lock may leave a challenge unanswered, if its address does
 	// not refuse connections. The default is timing.Answer.
-	AnswerTimeout time.Duration
+	ElectionTimeout time.Duration
 	// Force lets this process join although another one runs as the same member.
 	// The other one stops serving.
 	Force bool
@@ -84,9 +84,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.poll = cmp.Or(c.poll, timing.Poll)
 	c.fastPoll = cmp.Or(c.fastPoll, timing.FastPoll)
 	c.protocol = cmp.Or(c.protocol, Protocol)
-	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, timing.Answer)
-	if c.AnswerTimeout < timing.Answer && c.poll == timing.Poll || c.AnswerTimeout > timing.LongestAnswer {
-		return c, fmt.Errorf("member: an answer timeout of %v: it must be between %v and %v", c.AnswerTimeout, timing.Answer,
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, timing.Answer)
+	if c.ElectionTimeout < timing.Answer && c.poll == timing.Poll || c.ElectionTimeout > timing.LongestAnswer {
+		return c, fmt.Errorf("member: an election timeout of %v: it must be between %v and %v", c.ElectionTimeout, timing.Answer,
 			timing.LongestAnswer)
 	}
 	if c.Certificate == nil {

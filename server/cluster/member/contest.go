@@ -128,7 +128,7 @@ func (e *elector) contest(ctx context.Context, began time.Time) error {
 // likely gone: it gets the time that a holder which runs needs, and less if it knows of the end of its feed, because
 // then it polls often. If the database is far away from either, it takes longer.
 func (e *elector) deadline(h hearing) time.Duration {
-	d := e.cfg.AnswerTimeout
+	d := e.cfg.ElectionTimeout
 	switch {
 	case h.refused && h.heard && time.Since(h.since) < timing.FeedForgotten:
 		d = min(d, timing.MissedPolls*e.cfg.fastPoll)
@@ -157,7 +157,7 @@ func (e *elector) challenge(ctx context.Context, h hearing) error {
 // may take no writes. Then the holder could not answer, and gets a new challenge.
 func (e *elector) depose(ctx context.Context, h hearing) error {
 	holder := e.lock
-	if err := e.take(ctx); err != nil || !e.names(e.lock) {
+	if err := e.acquire(ctx); err != nil || !e.names(e.lock) {
 		return err
 	}
 	e.view.condemn(holder.holder, holder.incarnation)

@@ -28,7 +28,7 @@ const deadline = time.Minute
 // happen happens for another reason.
 var (
 	quick = Config{}
-	slow  = Config{AnswerTimeout: time.Hour}
+	slow  = Config{ElectionTimeout: time.Hour}
 )
 
 // replaced is how long it takes in a quick election to replace a leader that is silent.

@@ -144,13 +144,13 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 		e.resolveResignation()
 		return nil
 	case vacant:
-		return e.take(ctx)
+		return e.acquire(ctx)
 	}
 	return e.contest(ctx, began)
 }
 
-// take swaps the lock row. An answer of the holder that came first makes the swap fail.
-func (e *elector) take(ctx context.Context) error {
+// acquire swaps the lock row. An answer of the holder that came first makes the swap fail.
+func (e *elector) acquire(ctx context.Context) error {
 	e.mu.Lock()
 	standing := e.standing()
 	e.mayHold = e.mayHold || standing // until the row is read again

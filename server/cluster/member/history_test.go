@@ -71,7 +71,7 @@ func TestOneOfFiveLeads(t *testing.T) {
 
 func TestBadAnswerTimeoutIsRefused(t *testing.T) {
 	for _, d := range []time.Duration{-1, timing.Answer - 1, timing.LongestAnswer + 1, math.MaxInt64} {
-		_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", AnswerTimeout: d})
+		_, err := Join(t.Context(), Config{Store: newStore(t), Name: "a", ElectionTimeout: d})
 		require.ErrorContains(t, err, "answer timeout of "+d.String())
 	}
 }

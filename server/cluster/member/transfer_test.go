@@ -231,7 +231,7 @@ func TestALockThatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 }
 
 func TestPollNowPollsAtOnce(t *testing.T) {
-	rare := Config{AnswerTimeout: timing.LongestAnswer, poll: 10 * time.Hour, fastPoll: time.Hour}
+	rare := Config{ElectionTimeout: timing.LongestAnswer, poll: 10 * time.Hour, fastPoll: time.Hour}
 	elect(t, rare, func(t *testing.T, g *group) {
 		a := g.join("a")
 		g.next()

@@ -51,7 +51,7 @@ func watchAll(t testing.TB, m *testNode) *chronicle {
 			if err != nil {
 				return // stopped, or the node is
 			}
-			if err := c.take(r); err != nil {
+			if err := c.apply(r); err != nil {
 				c.mu.Lock()
 				c.wrong = err
 				c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *chronicle) end() {
 	<-c.done
 }
 
-func (c *chronicle) take(r *watch.Response) error {
+func (c *chronicle) apply(r *watch.Response) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.Canceled {

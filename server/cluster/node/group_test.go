@@ -115,7 +115,7 @@ func (g *group) join(name, address string, change ...func(*Config)) *testNode {
 	log := slog.New(slog.NewTextHandler(g.log, &slog.HandlerOptions{Level: slog.LevelInfo})).With("node", name)
 	cfg := DefaultConfig()
 	cfg.Store, cfg.Name, cfg.Version, cfg.PeerURLs = m.line, name, "test", []string{m.door.url()}
-	cfg.AnswerTimeout = g.answer
+	cfg.ElectionTimeout = g.answer
 	cfg.Replica.Logger, cfg.Logger, cfg.Registerer = log, log, m.registry
 	for _, f := range change {
 		f(&cfg)

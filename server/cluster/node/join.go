@@ -33,7 +33,7 @@ func Join(ctx context.Context, cfg Config) (_ *Node, err error) {
 	}
 	n.members, err = member.Join(ctx, member.Config{
 		Store: cfg.Store, Name: cfg.Name, PeerURLs: cfg.PeerURLs, ClientURLs: cfg.ClientURLs, Version: cfg.Version,
-		AnswerTimeout: cfg.AnswerTimeout, Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary,
+		ElectionTimeout: cfg.ElectionTimeout, Certificate: certificate, Force: cfg.ForceJoin, Temporary: cfg.Temporary,
 		Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

@@ -39,8 +39,8 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// PeerStats observes the calls of other members; nil: nothing does.
 	PeerStats stats.Handler
-	// AnswerTimeout is how long a silent leader may leave a challenge unanswered; see member.Config.
-	AnswerTimeout time.Duration
+	// ElectionTimeout is how long a silent leader may leave a challenge unanswered; see member.Config.
+	ElectionTimeout time.Duration
 
 	Replica    replica.Config // Name and Leadership are set by Join
 	Logger     *slog.Logger
@@ -50,9 +50,9 @@ type Config struct {
 // DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{
-		Name:          "default",
-		AnswerTimeout: timing.Answer,
-		Replica:       replica.DefaultConfig(),
+		Name:            "default",
+		ElectionTimeout: timing.Answer,
+		Replica:         replica.DefaultConfig(),
 	}
 }
 

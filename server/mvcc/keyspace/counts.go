@@ -9,8 +9,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
-// delta is a key that was created (net 1) or deleted (-1).
-type delta struct {
+// countChange is a key that was created (net 1) or deleted (-1).
+type countChange struct {
 	rev int64
 	key []byte
 	net int64
@@ -46,7 +46,7 @@ func (v *View) SpanKeys() int { return v.cfg.SpanKeys }
 
 // applyCount adds a change to the counted spans.
 func (v *View) applyCount(e *watch.Event) {
-	d := delta{rev: e.Record.ModRevision, key: e.Record.Key}
+	d := countChange{rev: e.Record.ModRevision, key: e.Record.Key}
 	switch {
 	case e.Type == watch.Delete:
 		d.net = -1
@@ -55,12 +55,12 @@ func (v *View) applyCount(e *watch.Event) {
 	default:
 		return
 	}
-	if len(v.deltas) >= 2*v.cfg.Deltas {
-		gone := len(v.deltas) - v.cfg.Deltas
-		v.low = v.deltas[gone-1].rev
-		v.deltas = append(make([]delta, 0, 2*v.cfg.Deltas), v.deltas[gone:]...)
+	if len(v.countChanges) >= 2*v.cfg.CountChanges {
+		gone := len(v.countChanges) - v.cfg.CountChanges
+		v.low = v.countChanges[gone-1].rev
+		v.countChanges = append(make([]countChange, 0, 2*v.cfg.CountChanges), v.countChanges[gone:]...)
 	}
-	v.deltas = append(v.deltas, d)
+	v.countChanges = append(v.countChanges, d)
 	p := v.counted.covering(d.key)
 	if p == nil {
 		return
@@ -95,7 +95,7 @@ func (v *View) since(rev int64, span coder.Span) (net int64) {
 	if span.Empty() {
 		return 0
 	}
-	for _, d := range v.deltasAfter(rev) {
+	for _, d := range v.changesAfter(rev) {
 		if span.Contains(d.key) {
 			net += d.net
 		}
@@ -103,10 +103,11 @@ func (v *View) since(rev int64, span coder.Span) (net int64) {
 	return net
 }
 
-// deltasAfter returns the deltas after revision rev. They may be read without the lock.
-func (v *View) deltasAfter(rev int64) []delta {
-	first, _ := slices.BinarySearchFunc(v.deltas, rev+1, func(d delta, rev int64) int { return cmp.Compare(d.rev, rev) })
-	return v.deltas[first:]
+// changesAfter returns the changes after revision rev. They may be read without the lock.
+func (v *View) changesAfter(rev int64) []countChange {
+	first, _ := slices.BinarySearchFunc(v.countChanges, rev+1,
+		func(d countChange, rev int64) int { return cmp.Compare(d.rev, rev) })
+	return v.countChanges[first:]
 }
 
 // Remainder is what a Count left to be counted: keys that no whole counted span counts.
@@ -159,7 +160,7 @@ func (v *View) AddCounts(c coder.Counts) bool {
 	if c.Revision < v.low {
 		return false
 	}
-	for _, d := range v.deltasAfter(c.Revision) {
+	for _, d := range v.changesAfter(c.Revision) {
 		if p := added.covering(d.key); p != nil {
 			p.live += int(d.net)
 		}
@@ -190,7 +191,7 @@ func (v *View) Counts(rev int64) (c coder.Counts, ok bool) {
 		c.Spans = append(c.Spans, coder.CountedSpan{Span: p.span, Keys: int64(p.live)})
 		return true
 	})
-	after := v.deltasAfter(rev)
+	after := v.changesAfter(rev)
 	v.mu.Unlock()
 	for _, d := range after {
 		c.Add(d.key, -d.net)

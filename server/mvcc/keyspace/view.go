@@ -17,9 +17,9 @@ type Config struct {
 	Budget   int   // bytes of segments and records; 0 keeps counts only
 	Revision int64 // the visible revision
 	SpanKeys int   // keys of a counted span when it is counted; 0 is 2,048
-	// Deltas is how many creations and deletions are kept at least, at most twice as many,
+	// CountChanges is how many creations and deletions are kept at least, at most twice as many,
 	// for counts at older revisions; 0 is 4,096. They take some hundred bytes each.
-	Deltas int
+	CountChanges int
 }
 
 // View is the part of the key space that is in memory. Its methods may be called from any
@@ -42,10 +42,10 @@ type View struct {
 	recentRecords *list.List               // the most recently read first
 	recordBytes   int
 
-	memo    *simplelru.LRU[string, int64] // counts of ranges at revisions, which never change
-	counted *tree                         // spans whose number of keys is known
-	deltas  []delta                       // creations and deletions, the newest last
-	low     int64                         // the oldest revision that they reach back to
+	memo         *simplelru.LRU[string, int64] // counts of ranges at revisions, which never change
+	counted      *tree                         // spans whose number of keys is known
+	countChanges []countChange                 // creations and deletions, the newest last
+	low          int64                         // the oldest revision that they reach back to
 
 	fills       int             // under way
 	epoch       int             // fills of an earlier one are void
@@ -65,8 +65,8 @@ const (
 	// applyChunk is how many changes are applied before readers get the lock.
 	applyChunk = 64
 
-	defaultSpanKeys = 2048 // about half a millisecond of counting
-	defaultDeltas   = 4096
+	defaultSpanKeys     = 2048 // about half a millisecond of counting
+	defaultCountChanges = 4096
 )
 
 // New returns a View that knows nothing yet.
@@ -74,8 +74,8 @@ func New(cfg Config) (*View, error) {
 	if cfg.SpanKeys == 0 {
 		cfg.SpanKeys = defaultSpanKeys
 	}
-	if cfg.Deltas == 0 {
-		cfg.Deltas = defaultDeltas
+	if cfg.CountChanges == 0 {
+		cfg.CountChanges = defaultCountChanges
 	}
 	memo, err := simplelru.NewLRU[string, int64](rememberedCounts, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func (v *View) Purge(rev int64) {
 	defer v.mu.Unlock()
 	v.contents, v.recent, v.used = newTree(), list.New(), 0
 	v.records, v.recentRecords, v.recordBytes = make(map[string]*list.Element), list.New(), 0
-	v.counted, v.deltas, v.low = newTree(), nil, rev
+	v.counted, v.countChanges, v.low = newTree(), nil, rev
 	v.voidFills()
 }
 

@@ -71,8 +71,8 @@ func (v *View) check(t *testing.T) {
 		t.Errorf("%d records of %d bytes; accounted for %d of %d, budget %d", len(v.records), bytesOfRecords,
 			v.recentRecords.Len(), v.recordBytes, v.cfg.Budget)
 	}
-	if len(v.deltas) > 2*v.cfg.Deltas {
-		t.Errorf("%d creations and deletions are kept, want at most %d", len(v.deltas), 2*v.cfg.Deltas)
+	if len(v.countChanges) > 2*v.cfg.CountChanges {
+		t.Errorf("%d creations and deletions are kept, want at most %d", len(v.countChanges), 2*v.cfg.CountChanges)
 	}
 }
 
@@ -422,7 +422,7 @@ func TestViewMatchesTable(t *testing.T) {
 			budget := []int{0, 2500, 9000, 30_000, 1 << 20}[r.IntN(5)]
 			s := &simulation{
 				Rand: r, t: t, v: newView(t, Config{Budget: budget, Revision: 1, SpanKeys: 1 + r.IntN(8),
-					Deltas: 1 + r.IntN(100)}),
+					CountChanges: 1 + r.IntN(100)}),
 				m: &table{versions: make(map[string][]*coder.Record), rev: 1}, applied: 1,
 			}
 			for range 4000 {

@@ -110,7 +110,7 @@ var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
 // TestCountsAgree: every way to count gives what a list of the same revision has, whether the
 // view reaches back to it or not.
 func TestCountsAgree(t *testing.T) {
-	for _, cfg := range []keyspace.Config{{SpanKeys: 1, Deltas: 2}, {SpanKeys: 3, Deltas: 100}, {Budget: 1 << 20}} {
+	for _, cfg := range []keyspace.Config{{SpanKeys: 1, CountChanges: 2}, {SpanKeys: 3, CountChanges: 100}, {Budget: 1 << 20}} {
 		n, r := newTestNode(t, cfg)
 		want := []int64{0, 0}
 		for i, alive := 0, int64(0); i < 60; i++ {

@@ -54,7 +54,7 @@ type dial struct {
 // Connect implements driver.Connector.
 func (f *finishing) Connect(ctx context.Context) (driver.Conn, error) {
 	for ctx.Err() == nil {
-		d, begun, err := f.take(ctx)
+		d, begun, err := f.next(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -75,8 +75,8 @@ func (f *finishing) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, fmt.Errorf("connect to the database: %w", ctx.Err())
 }
 
-// take returns an attempt that its caller has left, or begins one.
-func (f *finishing) take(ctx context.Context) (d *dial, begun bool, err error) {
+// next returns an attempt that its caller has left, or begins one.
+func (f *finishing) next(ctx context.Context) (d *dial, begun bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.life.Err() != nil {

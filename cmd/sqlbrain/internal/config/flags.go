@@ -103,7 +103,7 @@ func (s *Settings) define() {
 		"common `names`, one of which the certificates of other members must have")
 	value(f.StringSliceVar, &s.Node.PeerTLS.AllowedHostnames, "peer-cert-allowed-hostname",
 		"host `names` or addresses, for one of which the certificates of other members must be valid")
-	number(s, f.DurationVar, &s.Node.AnswerTimeout, "leader-answer-timeout", timing.Answer, timing.LongestAnswer,
+	number(s, f.DurationVar, &s.Node.ElectionTimeout, "leader-answer-timeout", timing.Answer, timing.LongestAnswer,
 		"how long a leader that another member does not hear may take to answer a challenge in the database, before "+
 			"it is replaced")
 
