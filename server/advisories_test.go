@@ -14,6 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/etcd"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // The tests in this file are named after the published advisories of etcd that can apply to this
@@ -189,7 +190,7 @@ func TestGHSA3p4grcw58298KeysOfALeaseNeedPermission(t *testing.T) {
 
 // A login of a user without a password was logged as one with a wrong password.
 func TestGHSAvjg693fvqv64LoginsOfUsersWithoutAPasswordAreLoggedAsSuch(t *testing.T) {
-	var log lockedBuffer
+	var log eventually.Log
 	s := startReplica(t, cheap, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	addUsers(t, newClient(t, s))
 	root, ctx := clientOf(t, s, "root", "rootpw"), testContext(t)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/audit"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // audited returns a change of a configuration that switches the audit log on, and what
@@ -69,7 +70,7 @@ func summary(lines []auditLine) (out []string) {
 func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 	const password = "S3cr3tPassword"
 	change, lines := audited(t)
-	var requests lockedBuffer
+	var requests eventually.Log
 	s := startReplica(t, cheap, change, func(c *Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&requests, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -176,7 +177,7 @@ func TestChangesLoginFailuresAndDenialsAreAudited(t *testing.T) {
 func TestForwardedCallsAreAuditedOnceWithTheClient(t *testing.T) {
 	onFollower, followerLines := audited(t)
 	onLeader, leaderLines := audited(t)
-	var requests lockedBuffer
+	var requests eventually.Log
 	p := newPair(t, onFollower)
 	leader := startWithPeers(t, p.leader, onLeader, func(c *Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&requests, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // cheap makes passwords cheap to check.
@@ -183,7 +184,7 @@ func TestPermissionIsCheckedBeforePasswordsAreHashed(t *testing.T) {
 // Calls of the gateway and the console come from this process: what delays failed logins must go
 // by the address that they were called from, and believe nothing that the caller says of it.
 func TestFailedLoginsOverHTTPCountForTheClientsAddress(t *testing.T) {
-	var log lockedBuffer
+	var log eventually.Log
 	s := startReplica(t, cheap, func(c *Config) {
 		c.Logger, c.Console = slog.New(slog.NewTextHandler(&log, nil)), true
 	})

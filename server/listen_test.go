@@ -134,7 +134,7 @@ func TestListenersThatOtherHostsReachAreWarnedOf(t *testing.T) {
 		"certificates, not used": {url: loopback, tls: certificates, want: []string{plain, open}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log lockedBuffer
+			var log eventually.Log
 			s, err := newFake(t, &fakeNode{users: tt.users}, nil, func(c *Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 				c.ListenClientURLs, c.TLS = []string{tt.url, tt.url}, tt.tls

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"regexp"
 	"testing"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +15,7 @@ import (
 
 // A put that is slow says where its time went, and is counted.
 func TestSlowRequestIsLoggedWithItsSteps(t *testing.T) {
-	var out lockedBuffer
+	var out eventually.Log
 	registry := prometheus.NewRegistry()
 	s := startReplica(t, func(c *Config) {
 		c.Logger, c.SlowRequest, c.Registry = slog.New(slog.NewJSONHandler(&out, nil)), time.Nanosecond, registry

@@ -5,40 +5,23 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
+
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
-
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // TestPasswordsAndTokensAreNotStoredOrLogged: users' passwords and tokens are in no row of the table,
 // no line of the log, no metric and no error; values are in the table only.
 func TestPasswordsAndTokensAreNotStoredOrLogged(t *testing.T) {
 	const password, wrong, value = "S3cr3tPassword", "Wr0ngPassword", "S3cr3tValue"
-	store, out := memstore.New(), &lockedBuffer{}
+	store, out := memstore.New(), &eventually.Log{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	own := replicaConfig()
 	own.Logger = log

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,27 +22,9 @@ import (
 
 func TestMain(m *testing.M) { eventually.NoLeaks(m) }
 
-// buffer is a process log.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func newTestLog(t *testing.T, to string, change ...func(*Log)) (*Log, *buffer) {
+func newTestLog(t *testing.T, to string, change ...func(*Log)) (*Log, *eventually.Log) {
 	t.Helper()
-	var process buffer
+	var process eventually.Log
 	l, err := newLog(Config{To: to, Logger: slog.New(slog.NewJSONHandler(&process, nil)),
 		Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
@@ -289,7 +270,7 @@ func TestSilentSinkDelaysRequestsForABoundedTime(t *testing.T) {
 }
 
 func TestProcessLogAsAuditLogIgnoresItsLevel(t *testing.T) {
-	var process buffer
+	var process eventually.Log
 	l, err := Open(Config{To: ToLog, Logger: slog.New(slog.NewTextHandler(&process,
 		&slog.HandlerOptions{Level: slog.LevelError}))})
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,30 +36,12 @@ type process struct {
 	*Security
 	member.Member
 	table *table // as this process sees it
-	log   *syncBuffer
-}
-
-// syncBuffer is a log that tests read.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	log   *eventually.Log
 }
 
 func newProcess(t *testing.T, id, incarnation uint64, change ...func(*SecurityConfig, *tlsfiles.Config)) *process {
 	t.Helper()
-	p := &process{table: &table{}, log: &syncBuffer{}}
+	p := &process{table: &table{}, log: &eventually.Log{}}
 	cfg := SecurityConfig{Members: p.table, Logger: slog.New(slog.NewTextHandler(p.log, nil))}
 	var files tlsfiles.Config
 	for _, c := range change {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
 	"testing/synctest"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
@@ -53,7 +55,7 @@ func TestASecondProcessOfALiveMemberIsRefused(t *testing.T) {
 func TestAProcessThatWasKilledIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New()
-		log := &buffer{}
+		log := &eventually.Log{}
 		cfg := Config{Store: store, Name: "n1", Logger: slog.New(slog.NewTextHandler(log, nil))}
 		for range 3 {
 			began := time.Now()

@@ -90,7 +90,7 @@ type candidate struct {
 	faults   *faultyStore
 	observed chan uint64
 	around   func(lead func() error) error // calls lead, if it is set
-	logs     *buffer
+	logs     *eventually.Log
 	cancel   context.CancelFunc
 	stopped  chan struct{}
 }
@@ -98,7 +98,7 @@ type candidate struct {
 // join starts a member; it is stopped with the test at the latest.
 func (g *group) join(name string, change ...func(*candidate, *Config)) *candidate {
 	g.t.Helper()
-	c := &candidate{t: g.t, faults: &faultyStore{Store: g.store}, observed: make(chan uint64, 1000), logs: &buffer{},
+	c := &candidate{t: g.t, faults: &faultyStore{Store: g.store}, observed: make(chan uint64, 1000), logs: &eventually.Log{},
 		stopped: make(chan struct{})}
 	cfg := g.cfg
 	cfg.Store, cfg.Name, cfg.Force = c.faults, name, true

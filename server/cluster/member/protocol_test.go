@@ -4,10 +4,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -49,7 +51,7 @@ func TestMembersOfOtherProtocolsDoNotJoin(t *testing.T) {
 
 // TestAMemberReportsOneThatItDoesNotUnderstand: a later version may not look at protocols as this one does.
 func TestAMemberReportsOneThatItDoesNotUnderstand(t *testing.T) {
-	store, log := newStore(t), &buffer{}
+	store, log := newStore(t), &eventually.Log{}
 	cfg := config(t, store, "n1")
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	r, err := Join(t.Context(), cfg)

@@ -1,16 +1,15 @@
 package member
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+
 	"testing/synctest"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 )
@@ -179,28 +179,10 @@ func (o *outages) BeginBatchWrite() sqlstore.BatchWrite {
 	})
 }
 
-// buffer is a log that a test reads while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func TestRunContinuesAfterOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &outages{Store: memstore.New()}
-		log := &buffer{}
+		log := &eventually.Log{}
 		r, err := Join(t.Context(), Config{Store: store, Name: "n1", Logger: slog.New(slog.NewTextHandler(log, nil))})
 		require.NoError(t, err)
 		n1, n2 := run(t, r), run(t, start(t, store, "n2"))

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+
 	"testing/synctest"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
@@ -111,7 +113,7 @@ func awaitLead(r *Registry) {
 // take beside it.
 func TestHeartbeatsHaveTheTimeOfANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, store := &buffer{}, &far{Store: memstore.New(), trip: 60 * time.Millisecond}
+		log, store := &eventually.Log{}, &far{Store: memstore.New(), trip: 60 * time.Millisecond}
 		require.Greater(t, (timing.ConnectTrips-2)*store.trip, timing.WriteTimeout)
 		r, err := Join(t.Context(), Config{Store: store, Name: "n1", Logger: slog.New(slog.NewTextHandler(log, nil))})
 		require.NoError(t, err)
