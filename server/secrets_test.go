@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
 	"time"
 
 	"github.com/stretchr/testify/require"

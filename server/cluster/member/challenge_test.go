@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
 	"testing/synctest"
 	"time"
 

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
-
 	"testing/synctest"
 	"time"
 
