@@ -40,7 +40,6 @@ type elector struct {
 	holder   uint64      // the member that has the lock, 0 if none
 	hearing  hearing     // of the holder
 	reported uint64      // the holder that observed was last called with
-	last     uint64      // the last holder that was not 0
 	// A member whose lead has failed so often in a row does not take the lock before others could.
 	failures  int
 	standBack time.Time
@@ -203,7 +202,6 @@ func (e *elector) begin(l lock) {
 	ctx, cancel := context.WithCancel(e.base)
 	t := &leadership{grant: l.grant, begun: time.Now(), cancel: cancel}
 	e.term = t
-	e.metrics.isLeader.Set(1)
 	e.log.Info("holding the lock, leading", "grant", l.grant)
 	e.leads.Go(func() {
 		err := e.lead(ctx)
@@ -212,7 +210,6 @@ func (e *elector) begin(l lock) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		t.over = time.Now()
-		e.metrics.isLeader.Set(0)
 		e.PollNow()
 		if !alone {
 			e.log.Info("stopped leading", "lost", t.lost, "result", err)
@@ -309,10 +306,6 @@ func (e *elector) follow(vacant bool) {
 	e.holder = holder
 	if e.hearing.grant != e.lock.grant {
 		e.hearing, e.pending = hearing{grant: e.lock.grant, since: time.Now()}, pending{}
-	}
-	if holder != 0 && holder != e.last {
-		e.last = holder
-		e.metrics.transitions.Inc()
 	}
 	observed := e.observed
 	changed := observed != nil && holder != e.reported

@@ -16,8 +16,6 @@ const (
 // metrics are those of the package.
 type metrics struct {
 	failures        prometheus.Counter
-	isLeader        prometheus.Gauge
-	transitions     prometheus.Counter
 	renewalFailures prometheus.Counter
 	leadFailures    prometheus.Counter
 	suspicions      *prometheus.CounterVec
@@ -31,10 +29,6 @@ func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
 	}
 	m = &metrics{
 		failures: counter("sqlbrain_membership_heartbeat_failures_total", "Heartbeats that could not be sent."),
-		isLeader: promauto.With(own).NewGauge(prometheus.GaugeOpts{
-			Name: "sqlbrain_election_is_leader", Help: "1 from taking the lock until leading has ended, else 0.",
-		}),
-		transitions: counter("sqlbrain_election_transitions_total", "Changes of the lock's holder that this member saw."),
 		renewalFailures: counter("sqlbrain_election_renewal_failures_total",
 			"Reads and writes of the lock row that failed while leading."),
 		leadFailures: counter("sqlbrain_election_lead_failures_total",
