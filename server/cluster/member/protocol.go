@@ -31,23 +31,3 @@ func (r *Registry) CheckProtocols() error {
 	}
 	return nil
 }
-
-// logProtocols logs when CheckProtocols begins to fail, and when it succeeds again.
-func (r *Registry) logProtocols() {
-	err := r.CheckProtocols()
-	var now string
-	if err != nil {
-		now = err.Error()
-	}
-	r.mu.Lock()
-	changed := now != r.misunderstood
-	r.misunderstood = now
-	r.mu.Unlock()
-	switch {
-	case !changed:
-	case err != nil:
-		r.log.Error("this process and another member do not understand each other; stop one of them", "error", err)
-	default:
-		r.log.Info("all members understand each other again")
-	}
-}

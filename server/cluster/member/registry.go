@@ -49,11 +49,10 @@ type Registry struct {
 	heartbeatPause                time.Duration // between the last one and that
 	heartbeatTrouble, lockTrouble bool          // the last heartbeat, or poll, failed
 
-	mu     sync.Mutex
-	listed chan struct{}    // closed, and replaced, at each list
-	period *heartbeatPeriod // of feeds, the current one; nil before the first
-	// misunderstood is the error of CheckProtocols that was logged last.
-	misunderstood string
+	mu              sync.Mutex
+	listed          chan struct{}    // closed, and replaced, at each list
+	period          *heartbeatPeriod // of feeds, the current one; nil before the first
+	protocolTrouble bool             // CheckProtocols failed at the last list
 
 	member context.Context // ends with the reason why this process is no longer the member
 	end    context.CancelCauseFunc
@@ -120,9 +119,11 @@ func (r *Registry) list(ctx context.Context) (t table, err error) {
 		r.log.Error("this process is no longer a member of the cluster", "member", r.cfg.Name, "error", err)
 		r.elector.stop()
 	}
-	r.logProtocols()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.logTrouble(&r.protocolTrouble, slog.LevelError, r.CheckProtocols(),
+		"this process and another member do not understand each other; stop one of them",
+		"all members understand each other again")
 	close(r.listed)
 	r.listed = make(chan struct{})
 	return t, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ func (r *Registry) poll(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.logTrouble(&r.lockTrouble, err, "the lock row cannot be read or written, trying again",
+	r.logTrouble(&r.lockTrouble, slog.LevelWarn, err, "the lock row cannot be read or written, trying again",
 		"the lock row can be read and written again")
 	if r.Err() == nil && !r.left.Load() {
 		refused := r.commitFailed.Swap(false)
@@ -137,13 +138,14 @@ func (r *Registry) sendHeartbeat(ctx context.Context, own *entry) {
 		r.heartbeatPause = timing.FirstHeartbeat
 	}
 	r.heartbeatDue = time.Now().Add(r.heartbeatPause)
-	r.logTrouble(&r.heartbeatTrouble, err, "cannot send heartbeats, trying again", "sending heartbeats again")
+	r.logTrouble(&r.heartbeatTrouble, slog.LevelWarn, err,
+		"cannot send heartbeats, trying again", "sending heartbeats again")
 }
 
 // logTrouble logs the first error of a series, and the end of the series.
-func (r *Registry) logTrouble(out *bool, err error, begins, ends string) {
+func (r *Registry) logTrouble(out *bool, level slog.Level, err error, begins, ends string) {
 	if err != nil && !*out {
-		r.log.Warn(begins, "error", err)
+		r.log.Log(context.Background(), level, begins, "error", err)
 	}
 	if err == nil && *out {
 		r.log.Info(ends)
