@@ -38,10 +38,10 @@ type pending struct {
 // makes the deadline shorter, that the holder knows that its feed has ended, counts from then.
 func (p *pending) observe(l lock, deadline time.Duration, began time.Time) {
 	switch {
-	case l.challenge == 0:
+	case l.Challenge == 0:
 		*p = pending{}
-	case l.challenge != p.challenge || deadline < p.deadline-p.waited:
-		*p = pending{challenge: l.challenge, at: time.Now(), deadline: deadline}
+	case l.Challenge != p.challenge || deadline < p.deadline-p.waited:
+		*p = pending{challenge: l.Challenge, at: time.Now(), deadline: deadline}
 	default:
 		p.waited += min(max(began.Sub(p.at), 0), p.deadline/2)
 		p.at = began
@@ -88,7 +88,7 @@ func (r *Registry) Refused(member uint64) {
 // contest challenges a holder that is not heard, and takes the lock if it does not answer. The lock row was read since
 // began.
 func (e *elector) contest(ctx context.Context, began time.Time) error {
-	challenged, answered := e.lock.challenge != 0, e.pending.challenge != 0 && e.lock.challenge == 0
+	challenged, answered := e.lock.Challenge != 0, e.pending.challenge != 0 && e.lock.Challenge == 0
 	e.mu.Lock()
 	if answered {
 		e.hearing.answered = time.Now()
@@ -103,7 +103,7 @@ func (e *elector) contest(ctx context.Context, began time.Time) error {
 	if answered && h.silent() {
 		e.metrics.suspicions.WithLabelValues(leaderAlive).Inc()
 		if !h.logged {
-			m, _ := withID(e.view.last(), e.lock.holder)
+			m, _ := withID(e.view.last(), e.lock.Holder)
 			e.log.Warn("the leader is not heard, but it answers in the database and keeps the lock; this member cannot "+
 				"forward requests to it: "+
 				"check --initial-advertise-peer-urls and --listen-peer-urls of that member, and firewalls", "leader", m.String(),
@@ -135,7 +135,7 @@ func (e *elector) deadline(h hearing) time.Duration {
 	case h.refused:
 		d = min(d, timing.MissedPolls*e.cfg.holderPoll())
 	}
-	holder, _ := withID(e.view.last(), e.lock.holder)
+	holder, _ := withID(e.view.last(), e.lock.Holder)
 	return d + e.trips.pause(holder.roundTrip())
 }
 
@@ -145,7 +145,7 @@ func (e *elector) challenge(ctx context.Context, h hearing) error {
 	if err := e.swap(ctx, next); err != nil {
 		return err
 	}
-	if e.lock.challenge == next.challenge { // there was no conflict
+	if e.lock.Challenge == next.Challenge { // there was no conflict
 		e.refused = false
 		e.pending.observe(e.lock, e.deadline(h), time.Now())
 		e.PollNow() // to plan the next poll
@@ -160,10 +160,10 @@ func (e *elector) depose(ctx context.Context, h hearing) error {
 	if err := e.acquire(ctx); err != nil || !e.names(e.lock) {
 		return err
 	}
-	e.view.condemn(holder.holder, holder.incarnation)
+	e.view.condemn(holder.Holder, holder.Incarnation)
 	e.metrics.suspicions.WithLabelValues(leaderGone).Inc()
 	e.log.Warn("the leader's process is gone: it is not heard, and left a challenge unanswered",
-		"leader", fmt.Sprintf("%x", holder.holder), "refused", h.refused, "waited", e.pending.waited)
+		"leader", fmt.Sprintf("%x", holder.Holder), "refused", h.refused, "waited", e.pending.waited)
 	return nil
 }
 

@@ -164,7 +164,7 @@ func TestALeaderThatIsNeverHeardIsChallengedEachTenSeconds(t *testing.T) {
 			time.Sleep(timing.ChallengeAgain)
 		}
 		g.stays(n1, leads)
-		require.Equal(t, before.grant, g.row().grant)
+		require.Equal(t, before.Grant, g.row().Grant)
 		require.InDelta(t, 2*100, g.row().sequence-before.sequence, 20, "a challenge, and an answer")
 		require.Contains(t, n2.logs.String(), "it answers in the database and keeps the lock")
 		n1.freeze()
@@ -186,7 +186,7 @@ func TestAnAnswerThatComesFirstKeepsTheLock(t *testing.T) {
 			if commits++; commits == 2 {
 				tried.Store(true)
 				n1.faults.come()
-				for g.row().challenge != 0 {
+				for g.row().Challenge != 0 {
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -229,7 +229,7 @@ func TestEvidenceBeginsTheWaitAnew(t *testing.T) {
 		n1.freeze()
 		connected.Store(false)
 		time.Sleep(10 * time.Second) // the challenge is there
-		require.NotZero(t, g.row().challenge)
+		require.NotZero(t, g.row().Challenge)
 		n2.loses(n1)
 		time.Sleep(2 * timing.FastPoll)
 		n1.faults.come()
@@ -245,7 +245,7 @@ func TestTimeWithoutTheDatabaseDoesNotCount(t *testing.T) {
 		n1, n2, leads, connected := heardLeader(g)
 		connected.Store(false)
 		n1.freeze()
-		for g.row().challenge == 0 {
+		for g.row().Challenge == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		n2.freeze()

@@ -174,7 +174,7 @@ func (g *group) row() lock {
 }
 
 // swap changes the lock row without its holder's doing.
-func (g *group) swap(change func(old lock) *lock) {
+func (g *group) swap(change func(old lock) lock) {
 	g.t.Helper()
 	b := g.store.BeginBatchWrite()
 	old := g.row()

@@ -78,24 +78,24 @@ func (e *elector) standsBack() bool { return time.Now().Before(e.standBack) }
 // vacant reports whether the lock may be taken at once: it was released, or its holder's process is known to be gone.
 func (e *elector) vacant() bool {
 	l := e.lock
-	if l.holder == 0 {
+	if l.Holder == 0 {
 		return true
 	}
-	m, known := withID(e.view.last(), l.holder)
-	return !known || m.Stopped || m.Incarnation != l.incarnation
+	m, known := withID(e.view.last(), l.Holder)
+	return !known || m.Stopped || m.Incarnation != l.Incarnation
 }
 
 // names reports whether l is a grant to this process.
 func (e *elector) names(l lock) bool {
-	return l.holder == e.id && l.incarnation == e.incarnation
+	return l.Holder == e.id && l.Incarnation == e.incarnation
 }
 
 // step acts on the lock row, which was read since began. The error is the database's if a write failed.
 func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 	missing := l.raw == nil
 	if missing {
-		l.sequence = max(e.lock.grant, e.lock.sequence) // grants continue to rise
-		l.grant = l.sequence
+		l.sequence = max(e.lock.Grant, e.lock.sequence) // grants continue to rise
+		l.Grant = l.sequence
 	}
 	e.lock = l
 	vacant := e.vacant()
@@ -105,10 +105,10 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 	mine, t := e.names(l), e.term
 	e.mayHold = mine
 	running := t != nil && t.over.IsZero()
-	if t != nil && !t.lost && !missing && (!mine || l.grant != t.grant) {
+	if t != nil && !t.lost && !missing && (!mine || l.Grant != t.grant) {
 		t.lost = true
 		if running {
-			e.log.Warn("another process took the lock, leading ends", "holder", fmt.Sprintf("%x", l.holder))
+			e.log.Warn("another process took the lock, leading ends", "holder", fmt.Sprintf("%x", l.Holder))
 		}
 		t.cancel()
 	}
@@ -118,10 +118,9 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 
 	switch {
 	case running && missing:
-		restored := lock{holder: e.id, incarnation: e.incarnation, grant: t.grant,
-			sequence: max(l.sequence, t.grant)}.encode()
-		return e.swap(ctx, &restored)
-	case running && !lost && l.challenge != 0:
+		return e.swap(ctx, lock{Holder: e.id, Incarnation: e.incarnation, Grant: t.grant,
+			sequence: max(l.sequence, t.grant)}.encode())
+	case running && !lost && l.Challenge != 0:
 		return e.swap(ctx, l.challengedBy(0)) // the answer
 	case running:
 		return nil
@@ -130,7 +129,7 @@ func (e *elector) step(ctx context.Context, l lock, began time.Time) error {
 		return nil
 	case t != nil:
 		return e.release(ctx, t)
-	case mine && (!standing || l.grant == e.spent):
+	case mine && (!standing || l.Grant == e.spent):
 		err := e.swap(ctx, l.grantTo(0, 0))
 		if err == nil {
 			e.PollNow() // to see that it is released
@@ -169,7 +168,7 @@ func (e *elector) acquire(ctx context.Context) error {
 }
 
 // swap replaces the row that was read last. A conflict is not an error: the row is read again at once.
-func (e *elector) swap(ctx context.Context, next *lock) error {
+func (e *elector) swap(ctx context.Context, next lock) error {
 	batch := e.store.BeginBatchWrite()
 	if e.lock.raw == nil {
 		batch.PutIfNotExist(coder.LockKey(), next.raw)
@@ -185,7 +184,7 @@ func (e *elector) swap(ctx context.Context, next *lock) error {
 		e.PollNow()
 		return nil
 	case err == nil || errors.Is(err, sqlstore.ErrRowMissing): // a missing row was written all the same
-		e.lock = *next
+		e.lock = next
 		return nil
 	}
 	return fmt.Errorf("writing the lock row: %w", err)
@@ -200,9 +199,9 @@ func (e *elector) begin(l lock) {
 		return
 	}
 	ctx, cancel := context.WithCancel(e.base)
-	t := &leadership{grant: l.grant, begun: time.Now(), cancel: cancel}
+	t := &leadership{grant: l.Grant, begun: time.Now(), cancel: cancel}
 	e.term = t
-	e.log.Info("holding the lock, leading", "grant", l.grant)
+	e.log.Info("holding the lock, leading", "grant", l.Grant)
 	e.leads.Go(func() {
 		err := e.lead(ctx)
 		alone := ctx.Err() == nil
@@ -255,7 +254,7 @@ func (e *elector) release(ctx context.Context, t *leadership) error {
 // wasTransferred returns nil if an earlier attempt has handed the lock over to the successor,
 // and ErrNotHolder if the lock was lost.
 func (e *elector) wasTransferred(t *leadership) error {
-	if t.transfer != nil && e.lock.holder == t.transfer.successor.ID {
+	if t.transfer != nil && e.lock.Holder == t.transfer.successor.ID {
 		return nil
 	}
 	e.log.Info("lock is already held by another member, nothing to release")
@@ -298,14 +297,14 @@ func (e *elector) polled(err error) {
 
 // follow records who holds the lock.
 func (e *elector) follow(vacant bool) {
-	holder := e.lock.holder
+	holder := e.lock.Holder
 	if vacant {
 		holder = 0
 	}
 	e.mu.Lock()
 	e.holder = holder
-	if e.hearing.grant != e.lock.grant {
-		e.hearing, e.pending = hearing{grant: e.lock.grant, since: time.Now()}, pending{}
+	if e.hearing.grant != e.lock.Grant {
+		e.hearing, e.pending = hearing{grant: e.lock.Grant, since: time.Now()}, pending{}
 	}
 	observed := e.observed
 	changed := observed != nil && holder != e.reported

@@ -35,7 +35,7 @@ func TestALeaderContinuesWhileTheDatabaseIsAway(t *testing.T) {
 			term.live(t)
 			g.none()
 		}
-		require.Equal(t, before.grant, g.row().grant)
+		require.Equal(t, before.Grant, g.row().Grant)
 		require.Greater(t, g.heartbeat("a"), heartbeat)
 		require.Positive(t, testutil.ToFloat64(a.metrics.renewalFailures))
 		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row cannot be read or written"),
@@ -97,7 +97,7 @@ func TestALostLockIsNotTakenBack(t *testing.T) {
 		a := g.join("a")
 		first := g.next()
 		letGo := first.holds()
-		g.swap(func(old lock) *lock { return old.grantTo(0, 0) }) // another took it, and released it
+		g.swap(func(old lock) lock { return old.grantTo(0, 0) }) // another took it, and released it
 		released := g.row()
 		first.ends(t)
 		time.Sleep(replaced)
@@ -106,7 +106,7 @@ func TestALostLockIsNotTakenBack(t *testing.T) {
 		letGo()
 		second := g.next() // by a grant of its own
 		require.Same(t, a, second.of)
-		require.Greater(t, g.row().grant, released.grant)
+		require.Greater(t, g.row().Grant, released.Grant)
 		a.sees(a, nil, a)
 	})
 }
@@ -116,14 +116,14 @@ func TestLeaderRewritesMissingLockRow(t *testing.T) {
 		a := g.join("a")
 		g.next().quit <- nil // so that the grant is not the first one
 		term := g.next()
-		grant := g.row().grant
+		grant := g.row().Grant
 		require.Greater(t, grant, int64(1))
 		b := g.store.BeginBatchWrite()
 		b.Del(coder.LockKey())
 		require.NoError(t, b.Commit(t.Context()))
 		a.sees(a, nil, a, nil, a)
-		require.Equal(t, a.id(), g.row().holder)
-		require.Equal(t, grant, g.row().grant)
+		require.Equal(t, a.id(), g.row().Holder)
+		require.Equal(t, grant, g.row().Grant)
 		term.live(t)
 		g.none()
 	})
@@ -174,7 +174,7 @@ func TestARestartTakesItsOwnLockAtOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		g.none()
 		a.stop()
-		require.Equal(t, again.incarnation, g.row().incarnation)
+		require.Equal(t, again.incarnation, g.row().Incarnation)
 		second.live(t)
 	})
 }
@@ -202,7 +202,7 @@ func TestTheLockOfAProcessThatStoppedIsFree(t *testing.T) {
 		b := g.join("b")
 		b.sees(a)
 		a.kill()
-		require.Equal(t, a.id(), g.row().holder)
+		require.Equal(t, a.id(), g.row().Holder)
 		require.NoError(t, a.Leave(t.Context()))
 		require.Same(t, b, g.next().of)
 	})
@@ -244,7 +244,7 @@ func TestAStopReleasesOnlyWhatThisProcessHolds(t *testing.T) {
 		second := g.next()
 		a.faults.come()
 		a.stop()
-		require.Equal(t, again.incarnation, g.row().incarnation)
+		require.Equal(t, again.incarnation, g.row().Incarnation)
 		second.live(t)
 	})
 }
@@ -256,8 +256,8 @@ func TestALockTakenAndTransferredBackWasLost(t *testing.T) {
 		first := g.next()
 		letGo := first.holds()
 		a.freeze()
-		g.swap(func(old lock) *lock { return old.grantTo(4711, 1) })
-		g.swap(func(old lock) *lock { return old.grantTo(a.id(), a.incarnation) })
+		g.swap(func(old lock) lock { return old.grantTo(4711, 1) })
+		g.swap(func(old lock) lock { return old.grantTo(a.id(), a.incarnation) })
 		first.live(t)
 		a.faults.come()
 		first.ends(t)
@@ -275,7 +275,7 @@ func TestRunEndsWithItsLeadership(t *testing.T) {
 		term := g.next()
 		a.kill()
 		require.ErrorIs(t, term.ctx.Err(), context.Canceled)
-		require.Equal(t, a.id(), g.row().holder)
+		require.Equal(t, a.id(), g.row().Holder)
 		a.stop() // returns, though it releases nothing
 	})
 }

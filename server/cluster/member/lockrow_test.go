@@ -19,10 +19,10 @@ func (g *group) put(row []byte) {
 // TestARowThatIsNotReadableIsNotTaken.
 func TestARowThatIsNotReadableIsNotTaken(t *testing.T) {
 	for name, row := range map[string]string{
-		"no id":      `{"holderIdentity":"no id","incarnation":"3","grant":1}`,
-		"no grant":   `{"holderIdentity":"ff","incarnation":"3"}`,
-		"no process": `{"holderIdentity":"ff","grant":1}`,
-		"no past":    `{"holderIdentity":"ff","incarnation":"3","grant":4}`,
+		"no id":      `{"holder":"no id","incarnation":3,"grant":1}`,
+		"no grant":   `{"holder":255,"incarnation":3}`,
+		"no process": `{"holder":255,"grant":1}`,
+		"no past":    `{"holder":255,"incarnation":3,"grant":4}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			elect(t, quick, func(t *testing.T, g *group) {
@@ -45,7 +45,7 @@ func TestARowThatIsNotReadableIsNotTaken(t *testing.T) {
 func FuzzLockRow(f *testing.F) {
 	f.Add(lock{}.grantTo(7, 9).raw)
 	f.Add(lock{}.grantTo(0, 0).raw)
-	f.Add(coder.EncodeLock(9, []byte(`{"holderIdentity":"ff","incarnation":"3"}`)))
+	f.Add(coder.EncodeLock(9, []byte(`{"holder":255,"incarnation":3}`)))
 	f.Add(coder.EncodeLock(1, nil))
 	f.Add(coder.EncodeLock(9, []byte(`{"renewTime":"2026-01-01T00:00:00Z","handedOver":true}`)))
 	f.Add(coder.EncodeLock(2, []byte(`[]`)))
@@ -57,14 +57,14 @@ func FuzzLockRow(f *testing.F) {
 		if got.sequence < 1 || !bytes.Equal(got.raw, raw) {
 			t.Fatalf("%q was taken as number %d", raw, got.sequence)
 		}
-		next := got.grantTo(got.holder, got.incarnation)
-		if got.sequence+1 < 1 || got.grant+1 < 1 {
+		next := got.grantTo(got.Holder, got.Incarnation)
+		if got.sequence+1 < 1 || got.Grant+1 < 1 {
 			return // after 2^63 changes
 		}
 		back, err := decodeLock(next.raw)
-		if err != nil || back.sequence != got.sequence+1 || back.holder != got.holder ||
-			back.incarnation != got.incarnation ||
-			back.grant <= got.grant || back.grant < back.sequence {
+		if err != nil || back.sequence != got.sequence+1 || back.Holder != got.Holder ||
+			back.Incarnation != got.Incarnation ||
+			back.Grant <= got.Grant || back.Grant < back.sequence {
 			t.Fatalf("%q is read as %+v, its successor as %+v, %v", raw, got, back, err)
 		}
 	})

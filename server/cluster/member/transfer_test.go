@@ -69,7 +69,7 @@ func TestTransferOnlyByTheHolderAndOneAtATime(t *testing.T) {
 		require.ErrorIs(t, a.Transfer(ctx, b.Self()), context.Canceled)
 		term.ends(t)
 		require.ErrorIs(t, a.Transfer(t.Context(), c.Self()), ErrTransferring)
-		require.Equal(t, a.id(), g.row().holder, "not before lead has returned")
+		require.Equal(t, a.id(), g.row().Holder, "not before lead has returned")
 		letGo()
 		require.Same(t, b, g.next().of, "the transfer goes on though nobody waits for it")
 		require.ErrorIs(t, a.Transfer(t.Context(), b.Self()), ErrNotHolder)
@@ -86,11 +86,11 @@ func TestTransferAfterTheLockWasLost(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- a.Transfer(context.Background(), b.Self()) }()
 		term.ends(t)
-		g.swap(func(old lock) *lock { return old.grantTo(c.id(), c.incarnation) })
+		g.swap(func(old lock) lock { return old.grantTo(c.id(), c.incarnation) })
 		a.sees(a, c)
 		letGo()
 		require.ErrorIs(t, wait(t, result, "Transfer to return"), ErrNotHolder)
-		require.Equal(t, c.id(), g.row().holder)
+		require.Equal(t, c.id(), g.row().Holder)
 		require.Same(t, c, g.next().of)
 	})
 }
@@ -159,13 +159,13 @@ func TestALockTakenWithAnUnknownOutcomeIsReleasedOnStop(t *testing.T) {
 			})
 		})
 		wait(t, taken, "the lock to be taken")
-		require.Equal(t, a.id(), g.row().holder)
+		require.Equal(t, a.id(), g.row().Holder)
 		go func() {
 			synctest.Wait()
 			close(resume)
 		}()
 		a.stop()
-		require.Zero(t, g.row().holder)
+		require.Zero(t, g.row().Holder)
 		g.none()
 	})
 }
@@ -183,11 +183,11 @@ func TestResigningWaitsForLeadAndAnswersMeanwhile(t *testing.T) {
 		term.ends(t)
 		b := g.join("b")
 		time.Sleep(3 * replaced)
-		require.Equal(t, a.id(), g.row().holder)
+		require.Equal(t, a.id(), g.row().Holder)
 		g.none()
 		letGo()
 		wait(t, resigned, "Resign to return")
-		require.NotEqual(t, a.id(), g.row().holder)
+		require.NotEqual(t, a.id(), g.row().Holder)
 		require.Same(t, b, g.next().of)
 		a.sees(a, nil, b)
 		require.Equal(t, b.id(), a.Holder(), "it still learns who leads")
@@ -203,7 +203,7 @@ func TestResigningWhileTheDatabaseIsAway(t *testing.T) {
 		a.stop()
 		require.LessOrEqual(t, time.Since(began), timing.ReleaseTimeout+timing.PollTimeout, "though the lock stays")
 		a.await("the lock could not be released", 1)
-		require.Equal(t, a.id(), g.row().holder)
+		require.Equal(t, a.id(), g.row().Holder)
 
 		// One that neither holds the lock nor may have taken it need not wait.
 		c := g.join("c")
@@ -226,7 +226,7 @@ func TestALockThatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 		g.none()
 		a.faults.come()
 		g.next().live(t) // in its turn, once it has stood back
-		require.EqualValues(t, 3, g.row().grant, "released in between")
+		require.EqualValues(t, 3, g.row().Grant, "released in between")
 	})
 }
 
