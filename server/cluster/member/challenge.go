@@ -30,22 +30,21 @@ func (r Running) String() string {
 	return fmt.Sprintf("member %s at %s sent heartbeat %d within the last %s", r.Member, at, r.Heartbeat, r.Ago)
 }
 
-// challenge asks the process that keeps the member row e to prove that it runs, and reports whether it left
-// timing.MissedPolls challenges unanswered, interval after each other. If not, Running is what was seen last. A process
-// that said that it stopped, or whose row is gone, is silent. One that took the row over from e's process is not.
+// challenge asks the process that keeps the member row e to prove that it runs. It returns what was seen last, or nil if
+// the process left timing.MissedPolls challenges unanswered, interval after each other. A process that said that it
+// stopped, or whose row is gone, is silent. One that took the row over from e's process is not.
 //
-// Only time after a challenge that the database accepted counts: while it takes no writes, no process can answer.
-func challenge(
-	ctx context.Context, store sqlstore.Store, e entry, interval time.Duration,
-) (silent bool, seen Running, err error) {
-	last, ended := time.Now(), false
-	var counted, challenged uint64
+// Only time after a challenge that the database accepted counts: while it takes no writes, no process can answer. Each
+// challenge replaces the one before, also that of another process: the answer is a heartbeat.
+func challenge(ctx context.Context, store sqlstore.Store, e entry, interval time.Duration) (seen *Running, err error) {
+	last := time.Now()
 	for unanswered := 0; ; unanswered++ {
+		ended := false
 		err := commit(ctx, store, func(batch sqlstore.BatchWrite, _ bool) error {
 			began := time.Now()
 			raw, err := store.Get(ctx, e.key())
 			if errors.Is(err, sqlstore.ErrKeyNotFound) {
-				silent, ended = true, true
+				ended = true
 				return errDone
 			}
 			if err != nil {
@@ -56,30 +55,23 @@ func challenge(
 			case err != nil:
 				return err
 			case now.Incarnation != e.Incarnation || now.Heartbeat != e.Heartbeat && !now.Stopped:
-				seen, ended = Running{now.Member, time.Since(last).Round(time.Millisecond)}, true
+				seen, ended = &Running{now.Member, time.Since(last).Round(time.Millisecond)}, true
 				return errDone
 			case now.Stopped || unanswered == timing.MissedPolls:
-				silent, ended = true, true
+				ended = true
 				return errDone
 			}
 			last = began
-			// A challenge of another process serves as well, and one of this process whose outcome was unknown.
-			if now.Challenge != 0 && now.Challenge != counted {
-				challenged = now.Challenge
-				return errDone
-			}
 			next := now.Member
 			next.Challenge = newID()
-			challenged = next.Challenge
 			batch.CAS(next.key(), next.encode(), now.raw)
 			return nil
 		})
 		if err != nil || ended {
-			return silent, seen, err
+			return seen, err
 		}
-		counted = challenged
 		if err := retry.Sleep(ctx, interval); err != nil {
-			return false, seen, err
+			return nil, err
 		}
 	}
 }
@@ -105,13 +97,13 @@ func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
 			continue
 		}
 		all.Go(func() {
-			silent, seen, err := challenge(ctx, store, e, max(timing.Poll, trips.pause(e.roundTrip())))
+			seen, err := challenge(ctx, store, e, max(timing.Poll, trips.pause(e.roundTrip())))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, err)
-			} else if !silent {
-				running = append(running, seen)
+			} else if seen != nil {
+				running = append(running, *seen)
 			}
 		})
 	}

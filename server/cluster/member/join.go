@@ -148,11 +148,11 @@ func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, adv
 			"that it stopped",
 			"member", e.Name, "peer_urls", e.PeerURLs, "heartbeat", e.Heartbeat, "silence", timing.MissedPolls*r.cfg.poll)
 	}
-	silent, seen, err := challenge(ctx, r.store, e, max(r.cfg.poll, r.trips.pause(e.roundTrip())))
+	seen, err := challenge(ctx, r.store, e, max(r.cfg.poll, r.trips.pause(e.roundTrip())))
 	switch {
 	case err != nil:
 		return err
-	case !silent:
+	case seen != nil:
 		return fmt.Errorf("%w: %s%s", refusal, seen, advice)
 	}
 	r.silenced[e.Incarnation] = true

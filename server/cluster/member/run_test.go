@@ -332,7 +332,7 @@ func TestUnknownOutcomesAreRepeatedAfterPauses(t *testing.T) {
 				return err
 			}
 			e, _ := table.withID(other)
-			_, _, err = challenge(ctx, r.store, e, time.Second)
+			_, err = challenge(ctx, r.store, e, time.Second)
 			return err
 		},
 	} {
