@@ -21,31 +21,23 @@ func (r *Registry) needsFastPoll() bool {
 	return at != 0 && time.Since(r.began)-time.Duration(at) < timing.FastPolls
 }
 
-// heartbeatPeriod is the time between two heartbeats of feeds.
-type heartbeatPeriod struct {
-	ctx   context.Context
-	end   context.CancelFunc
-	began time.Time
-}
-
 // HeartbeatPeriod returns a context that ends when the next heartbeat of this process's feeds is due: right after it
 // has seen that it has the lock, or after timing.FeedHeartbeat. So the process wakes up once for its poll and all
 // feeds, and what they say of the lock is new.
 func (r *Registry) HeartbeatPeriod() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.period == nil || r.period.ctx.Err() != nil {
-		ctx, end := context.WithTimeout(context.Background(), timing.FeedHeartbeat)
-		r.period = &heartbeatPeriod{ctx, end, time.Now()}
+	if r.period.Err() != nil {
+		r.period, r.endPeriod = context.WithTimeout(context.Background(), timing.FeedHeartbeat)
 	}
-	return r.period.ctx
+	return r.period
 }
 
 // endHeartbeatPeriod ends the context that HeartbeatPeriod has returned, unless that was a short time ago.
 func (r *Registry) endHeartbeatPeriod() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.period != nil && time.Since(r.period.began) > timing.FeedHeartbeat/4 {
-		r.period.end()
+	if due, _ := r.period.Deadline(); time.Until(due) < timing.FeedHeartbeat*3/4 {
+		r.endPeriod()
 	}
 }

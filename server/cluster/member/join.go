@@ -34,6 +34,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 		listed: make(chan struct{}), pollNow: make(chan struct{}, 1),
 	}
 	r.member, r.end = context.WithCancelCause(context.Background())
+	r.period, r.endPeriod = context.WithTimeout(context.Background(), 0)
 	r.view = newView(r.incarnation)
 	if r.metrics, err = newMetrics(cfg.Registerer, r.view); err != nil {
 		return nil, err

@@ -50,9 +50,10 @@ type Registry struct {
 	heartbeatTrouble, lockTrouble bool          // the last heartbeat, or poll, failed
 
 	mu              sync.Mutex
-	listed          chan struct{}    // closed, and replaced, at each list
-	period          *heartbeatPeriod // of feeds, the current one; nil before the first
-	protocolTrouble bool             // CheckProtocols failed at the last list
+	listed          chan struct{}   // closed, and replaced, at each list
+	period          context.Context // between two heartbeats of feeds
+	endPeriod       context.CancelFunc
+	protocolTrouble bool // CheckProtocols failed at the last list
 
 	member context.Context // ends with the reason why this process is no longer the member
 	end    context.CancelCauseFunc
