@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -78,7 +79,7 @@ func challenge(ctx context.Context, store sqlstore.Store, e entry, interval time
 
 // ListRunning challenges all members, and returns those whose processes run,
 // ordered by name. It is for programs that are not members.
-func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
+func ListRunning(ctx context.Context, store sqlstore.Store) ([]*Running, error) {
 	var trips trips
 	began := time.Now()
 	t, err := readTable(ctx, store)
@@ -86,28 +87,16 @@ func ListRunning(ctx context.Context, store sqlstore.Store) ([]Running, error) {
 		return nil, err
 	}
 	trips.observe(time.Since(began))
-	var (
-		all     sync.WaitGroup
-		mu      sync.Mutex
-		running []Running
-		errs    []error
-	)
-	for _, e := range t.rows {
-		if !e.running() {
-			continue
+	running := make([]*Running, len(t.rows))
+	var all errgroup.Group
+	for i, e := range t.rows {
+		if e.running() {
+			all.Go(func() (err error) {
+				running[i], err = challenge(ctx, store, e, max(timing.Poll, trips.pause(e.roundTrip())))
+				return err
+			})
 		}
-		all.Go(func() {
-			seen, err := challenge(ctx, store, e, max(timing.Poll, trips.pause(e.roundTrip())))
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-			} else if seen != nil {
-				running = append(running, *seen)
-			}
-		})
 	}
-	all.Wait()
-	slices.SortFunc(running, func(a, b Running) int { return strings.Compare(a.Name, b.Name) })
-	return running, errors.Join(errs...)
+	err = all.Wait()
+	return slices.DeleteFunc(running, func(r *Running) bool { return r == nil }), err
 }
