@@ -30,7 +30,7 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 	}
 	r := &Registry{
 		cfg: cfg, store: cfg.Store, log: cfg.Logger,
-		began: time.Now(), incarnation: newID(), silenced: make(map[uint64]bool),
+		began: time.Now(), incarnation: newID(),
 		listed: make(chan struct{}), pollNow: make(chan struct{}, 1),
 	}
 	r.member, r.end = context.WithCancelCause(context.Background())
@@ -95,7 +95,7 @@ func (r *Registry) join(ctx context.Context, batch sqlstore.BatchWrite) error {
 // blocker returns a process that may run, and keeps this one from joining; refusal is nil if there is none. advice is
 // what to do if it does run.
 func (r *Registry) blocker(t table, old entry, own Member) (e entry, advice string, refusal error) {
-	runs := func(e entry) bool { return e.running() && !r.silenced[e.Incarnation] }
+	runs := func(e entry) bool { return e.running() && !r.view.silenced[e.Incarnation] }
 	if runs(old) {
 		return old, "", ErrRunning
 	}
@@ -142,7 +142,7 @@ func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, adv
 	case own && r.cfg.Force:
 		r.log.Warn("replacing a process that did not say that it stopped; if it still runs, it stops serving",
 			"member", e.Name, "peer_urls", e.PeerURLs, "heartbeat", e.Heartbeat)
-		r.silenced[e.Incarnation] = true
+		r.view.silenced[e.Incarnation] = true
 		return nil
 	case own:
 		r.log.Info("waiting until the previous process of this member has been silent, because it did not say "+
@@ -156,7 +156,7 @@ func (r *Registry) awaitSilence(ctx context.Context, e entry, refusal error, adv
 	case seen != nil:
 		return fmt.Errorf("%w: %s%s", refusal, seen, advice)
 	}
-	r.silenced[e.Incarnation] = true
+	r.view.silenced[e.Incarnation] = true
 	return nil
 }
 

@@ -22,7 +22,7 @@ func CheckProtocol(own, other int) error {
 // error wraps ErrProtocol, and may be shown to every caller.
 func (r *Registry) CheckProtocols() error {
 	for _, m := range r.view.last() {
-		if !m.Alive || m.ID == r.id || r.silenced[m.Incarnation] && !r.view.changed(m.ID) {
+		if !m.Alive || m.ID == r.id {
 			continue
 		}
 		if err := CheckProtocol(r.cfg.protocol, m.Protocol); err != nil {

@@ -24,7 +24,6 @@ type Registry struct {
 	metrics     *metrics
 	id          uint64
 	incarnation uint64
-	silenced    map[uint64]bool // incarnations of processes that had ended; only Join writes it
 	view        *view
 	elector     *elector
 	left        atomic.Bool

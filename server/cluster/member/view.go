@@ -16,7 +16,8 @@ import (
 // two intervals: how much more time went by says nothing if this node could not read, or no process could send
 // heartbeats.
 type view struct {
-	self uint64 // incarnation
+	self     uint64          // incarnation
+	silenced map[uint64]bool // incarnations of processes that had ended; only Join writes it
 
 	mu      sync.Mutex
 	at      time.Time // when the latest read that was applied began
@@ -30,11 +31,13 @@ type sighting struct {
 	incarnation, heartbeat uint64
 	since                  time.Duration // on the view's clock: the last change
 	changed                bool          // it was seen to change, so the member was alive at some time
-	gone                   bool          // its process left a challenge unanswered since
+	gone                   bool          // its process left a challenge unanswered, and sent no heartbeat since
 	unread                 bool          // its row was not read since it is gone
 }
 
-func newView(incarnation uint64) *view { return &view{self: incarnation, seen: map[uint64]*sighting{}} }
+func newView(incarnation uint64) *view {
+	return &view{self: incarnation, silenced: map[uint64]bool{}, seen: map[uint64]*sighting{}}
+}
 
 // apply takes in what a read of all rows found, which began at now. Of reads that overtook each other, the one that
 // began last counts.
@@ -64,7 +67,7 @@ func (v *view) apply(t table, now time.Time) {
 func (v *view) observe(m Member) *sighting {
 	s := v.seen[m.ID]
 	if s == nil {
-		return &sighting{incarnation: m.Incarnation, heartbeat: m.Heartbeat, since: v.clock}
+		return &sighting{incarnation: m.Incarnation, heartbeat: m.Heartbeat, since: v.clock, gone: v.silenced[m.Incarnation]}
 	}
 	if s.unread && s.incarnation == m.Incarnation { // it may have sent this heartbeat before
 		s.heartbeat, s.unread = m.Heartbeat, false
@@ -99,14 +102,6 @@ func (v *view) last() []Member {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.members
-}
-
-// changed reports whether a member's process was seen to send a heartbeat.
-func (v *view) changed(id uint64) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	s := v.seen[id]
-	return s != nil && s.changed
 }
 
 // provenAlive reports whether a member other than id is alive, and not just
