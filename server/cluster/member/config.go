@@ -28,7 +28,7 @@ type Config struct {
 	// Version is the product's version, which the other members see.
 	Version string
 	// ElectionTimeout is how long the process that holds the lock may leave a challenge unanswered, if its address does
-	// not refuse connections. The default is timing.Answer.
+	// not refuse connections. The default is timing.Answer; the caller keeps it between that and timing.LongestAnswer.
 	ElectionTimeout time.Duration
 	// Force lets this process join although another one runs as the same member.
 	// The other one stops serving.
@@ -85,10 +85,6 @@ func (c Config) withDefaults() (Config, error) {
 	c.fastPoll = cmp.Or(c.fastPoll, timing.FastPoll)
 	c.protocol = cmp.Or(c.protocol, Protocol)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, timing.Answer)
-	if c.ElectionTimeout < timing.Answer && c.poll == timing.Poll || c.ElectionTimeout > timing.LongestAnswer {
-		return c, fmt.Errorf("member: an election timeout of %v: it must be between %v and %v", c.ElectionTimeout, timing.Answer,
-			timing.LongestAnswer)
-	}
 	if c.Certificate == nil {
 		c.Certificate = noCertificate{}
 	}
