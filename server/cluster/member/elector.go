@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 // outcome need no resolving.
 type elector struct {
 	*Registry
-	log *slog.Logger
 
 	// Only Run's goroutine uses these.
 	base    context.Context
@@ -64,7 +62,7 @@ type transfer struct {
 }
 
 func newElector(r *Registry) *elector {
-	e := &elector{Registry: r, log: r.log, resigned: make(chan struct{})}
+	e := &elector{Registry: r, resigned: make(chan struct{})}
 	e.resign = sync.OnceFunc(func() { close(e.resigned) })
 	return e
 }

@@ -50,10 +50,10 @@ func Join(ctx context.Context, cfg Config) (*Registry, error) {
 		r.metrics.withdraw()
 		return nil, fmt.Errorf("joining as member %q: %w", cfg.Name, err)
 	}
-	r.elector.log = r.log.With("member", fmt.Sprintf("%x", r.id))
 	self := r.Self()
 	r.warnOfURLs(t, self)
 	r.log.Info("joined", "member", self.Name, "member_id", fmt.Sprintf("%x", self.ID), "peer_urls", self.PeerURLs)
+	r.log = r.log.With("member", fmt.Sprintf("%x", r.id))
 	return r, nil
 }
 
@@ -167,7 +167,9 @@ func (r *Registry) become(t table, old entry) (own Member, added *entry) {
 	own.Name = r.cfg.Name
 	if own.ID == 0 {
 		own.ID = newID()
-		if e, ok := t.find(func(e entry) bool { return e.Name == "" && sameAddresses(e.PeerURLs, r.cfg.PeerURLs) }); ok {
+		if e, ok := t.find(func(e entry) bool {
+			return e.Name == "" && slices.EqualFunc(e.PeerURLs, r.cfg.PeerURLs, sameAddress)
+		}); ok {
 			own, added = e.Member, &e
 			own.Name = r.cfg.Name
 		}

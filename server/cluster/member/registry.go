@@ -116,7 +116,7 @@ func (r *Registry) list(ctx context.Context) (t table, err error) {
 		r.cfg.Certificate.Published(own.Fingerprint)
 	}
 	if err := r.Err(); err != nil {
-		r.log.Error("this process is no longer a member of the cluster", "member", r.cfg.Name, "error", err)
+		r.log.Error("this process is no longer a member of the cluster", "name", r.cfg.Name, "error", err)
 		r.elector.stop()
 	}
 	r.mu.Lock()

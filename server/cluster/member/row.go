@@ -63,7 +63,7 @@ func (m Member) roundTrip() time.Duration {
 // shares reports whether the member has one of these peer URLs, whatever their schemes.
 func (m Member) shares(peerURLs []string) bool {
 	return slices.ContainsFunc(m.PeerURLs, func(own string) bool {
-		return slices.ContainsFunc(peerURLs, func(u string) bool { return address(u) == address(own) })
+		return slices.ContainsFunc(peerURLs, func(u string) bool { return sameAddress(u, own) })
 	})
 }
 

@@ -198,10 +198,9 @@ func (r *Registry) Leave(ctx context.Context) error {
 		return stillMember(r.removeSelf(ctx))
 	}
 	return stillMember(r.write(ctx, nil, func(own *Member) bool {
-		stopped := own.Stopped
 		own.Stopped = true
 		own.Heartbeat++
-		return !stopped
+		return true
 	}))
 }
 

@@ -16,11 +16,7 @@ const maxURLBytes = 4 << 10
 // normalURLs returns urls in the order and the form in which etcd keeps and
 // compares them, or ErrBadURLs.
 func normalURLs(urls []string) ([]string, error) {
-	bytes := 0
-	for _, raw := range urls {
-		bytes += len(raw)
-	}
-	if bytes > maxURLBytes {
+	if bytes := len(strings.Join(urls, "")); bytes > maxURLBytes {
 		return nil, fmt.Errorf("%w: they have %d bytes, more than %d", ErrBadURLs, bytes, maxURLBytes)
 	}
 	all, err := types.NewURLs(urls)
@@ -55,9 +51,7 @@ func address(raw string) string {
 	return rest
 }
 
-func sameAddresses(a, b []string) bool {
-	return slices.EqualFunc(a, b, func(a, b string) bool { return address(a) == address(b) })
-}
+func sameAddress(a, b string) bool { return address(a) == address(b) }
 
 func isSocket(raw string) bool { return strings.HasPrefix(raw, "unix") }
 
