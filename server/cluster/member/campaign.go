@@ -6,13 +6,8 @@ import (
 	"fmt"
 )
 
-// Errors of Transfer.
-var (
-	// ErrNotHolder: this process does not hold the lock, or has lost it.
-	ErrNotHolder = errors.New("member: this member does not hold the lock")
-	// ErrTransferring: another transfer is under way.
-	ErrTransferring = errors.New("member: a transfer is under way")
-)
+// ErrNotHolder is an error of Transfer: this process does not hold the lock, or has lost it.
+var ErrNotHolder = errors.New("member: this member does not hold the lock")
 
 // Campaign makes this process a candidate for the leadership, until Resign, or until it is
 // no longer a member. It is called once, and needs Run.
@@ -74,7 +69,7 @@ func (r *Registry) PollNow() {
 // reads the lock row. If it does not, it is challenged like any leader. Naming this member does
 // nothing.
 //
-// It returns ErrNotHolder, ErrTransferring, or why the row could not be written. If ctx
+// It returns ErrNotHolder, that a transfer is under way, or why the row could not be written. If ctx
 // ends first it returns ctx's error, and the transfer continues.
 func (r *Registry) Transfer(ctx context.Context, successor Member) error {
 	e, t := r.elector, &transfer{successor: successor, result: make(chan error, 1)}
@@ -86,7 +81,7 @@ func (r *Registry) Transfer(ctx context.Context, successor Member) error {
 	case successor.ID == e.id:
 		t.result <- nil
 	case l.transfer != nil:
-		err = ErrTransferring
+		err = errors.New("member: a transfer is under way")
 	default:
 		l.transfer = t
 		l.cancel()
