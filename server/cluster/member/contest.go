@@ -33,7 +33,7 @@ type pending struct {
 	waited, deadline time.Duration
 }
 
-// observe takes in a lock row that was read or written since began. Time counts from the first one with the challenge,
+// observe records a lock row that was read or written since began. Time counts from the first one with the challenge,
 // and between two polls for half of the deadline at most: the holder may have been without the database as well. What
 // makes the deadline shorter, that the holder knows that its feed has ended, counts from then.
 func (p *pending) observe(l lock, deadline time.Duration, began time.Time) {
@@ -48,7 +48,7 @@ func (p *pending) observe(l lock, deadline time.Duration, began time.Time) {
 	}
 }
 
-// missed takes in that a poll failed: the holder may have been without the database as well, and missed its next poll.
+// missed records that a poll failed: the holder may have been without the database as well, and missed its next poll.
 // The time since the last poll does not count either.
 func (p *pending) missed(holderPoll time.Duration) {
 	p.waited -= min(p.waited, holderPoll)
@@ -70,7 +70,7 @@ func (r *Registry) RecordHeartbeat(member uint64) {
 	}
 }
 
-// Refused takes in that a member's address refuses connections. That proves nothing: the address may be wrong, or a
+// Refused records that a member's address refuses connections. That proves nothing: the address may be wrong, or a
 // firewall may reject. If the member holds the lock, it is challenged at once.
 func (r *Registry) Refused(member uint64) {
 	e := r.elector
@@ -160,7 +160,7 @@ func (e *elector) depose(ctx context.Context, h hearing) error {
 	if err := e.acquire(ctx); err != nil || !e.names(e.lock) {
 		return err
 	}
-	e.view.condemn(holder.Holder, holder.Incarnation)
+	e.view.markGone(holder.Holder, holder.Incarnation)
 	e.metrics.suspicions.WithLabelValues(leaderGone).Inc()
 	e.log.Warn("the leader's process is gone: it is not heard, and left a challenge unanswered",
 		"leader", fmt.Sprintf("%x", holder.Holder), "refused", h.refused, "waited", e.pending.waited)

@@ -7,7 +7,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
-// FeedEnded takes in that a feed of this process has ended. It must be called as soon as that shows: if the process is
+// FeedEnded records that a feed of this process has ended. It must be called as soon as that shows: if the process is
 // gone, the follower has to find out within a fraction of a second, so it challenges it, and does not wait for long. A
 // process that runs polls often after that.
 func (r *Registry) FeedEnded() {

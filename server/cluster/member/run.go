@@ -78,7 +78,7 @@ func (r *Registry) KeepsLock() bool {
 	return r.elector.holds() && time.Since(r.began)-time.Duration(r.kept.Load()) < 3*r.cfg.poll/2
 }
 
-// CommitFailed takes in that the database has refused a commit of this process, or has not answered it. The next poll
+// CommitFailed records that the database has refused a commit of this process, or has not answered it. The next poll
 // writes a heartbeat, to find out whether this process can write: one that cannot does not keep the lock.
 func (r *Registry) CommitFailed() { r.commitFailed.Store(true) }
 

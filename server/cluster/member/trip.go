@@ -15,7 +15,7 @@ type trips struct {
 	shortest, longest atomic.Int64 // of these; longest but one, because a single slow statement says nothing of the next
 }
 
-// observe takes in how long a statement took.
+// observe records how long a statement took.
 func (t *trips) observe(d time.Duration) {
 	t.recent[t.n%len(t.recent)] = d
 	t.n++

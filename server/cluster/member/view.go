@@ -39,7 +39,7 @@ func newView(incarnation uint64) *view {
 	return &view{self: incarnation, silenced: map[uint64]bool{}, seen: map[uint64]*sighting{}}
 }
 
-// apply takes in what a read of all rows found, which began at now. Of reads that overtook each other, the one that
+// apply records what a read of all rows found, which began at now. Of reads that overtook each other, the one that
 // began last counts.
 func (v *view) apply(t table, now time.Time) {
 	v.mu.Lock()
@@ -88,8 +88,8 @@ func (v *view) alive(m Member, s *sighting) bool {
 	return v.clock-s.since < timing.MissedHeartbeats*timing.MemberHeartbeat
 }
 
-// condemn takes in that a process has left a challenge unanswered.
-func (v *view) condemn(id, incarnation uint64) {
+// markGone records that a process has left a challenge unanswered.
+func (v *view) markGone(id, incarnation uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s := v.seen[id]; s != nil && s.incarnation == incarnation {
