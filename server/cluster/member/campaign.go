@@ -20,7 +20,7 @@ var ErrNotHolder = errors.New("member: this member does not hold the lock")
 // lead must return soon after its context has ended, because the lock is released after
 // that. If it returns before, the lock is released, and this member stands back (at
 // first for timing.StandBack, doubled by each further short call, up to
-// timing.LongestStandBack), so that others get their chance. An error is then logged and counted.
+// timing.LongestStandBack), so that others get their chance. An error is then logged.
 //
 // observed is called when the holder has changed, with its member id; 0 is none. Calls
 // come in order from Run's goroutine, and continue after Resign. It must not block.

@@ -222,7 +222,6 @@ func (e *elector) begin(l lock) {
 			e.log.Info("leading ended by itself, standing back", "for", delay)
 			return
 		}
-		e.metrics.leadFailures.Inc()
 		e.log.Error("leading failed, standing back", "error", err, "for", delay)
 	})
 }

@@ -17,7 +17,6 @@ const (
 type metrics struct {
 	failures        prometheus.Counter
 	renewalFailures prometheus.Counter
-	leadFailures    prometheus.Counter
 	suspicions      *prometheus.CounterVec
 	withdraw        func()
 }
@@ -31,8 +30,6 @@ func newMetrics(reg prometheus.Registerer, v *view) (m *metrics, err error) {
 		failures: counter("sqlbrain_membership_heartbeat_failures_total", "Heartbeats that could not be sent."),
 		renewalFailures: counter("sqlbrain_election_renewal_failures_total",
 			"Reads and writes of the lock row that failed while leading."),
-		leadFailures: counter("sqlbrain_election_lead_failures_total",
-			"Leaderships that ended by themselves with an error."),
 	}
 	m.suspicions = promauto.With(own).NewCounterVec(prometheus.CounterOpts{
 		Name: "sqlbrain_leader_suspicions_total",
