@@ -27,13 +27,6 @@
 // together with a row that counts such changes. So changes happen one after the other, and a late packet of one
 // conflicts.
 //
-// # Alive
-//
-// No two clocks are compared. A process counts as alive while another one sees its heartbeats, by the clock of that one
-// (view.go). A row seen for the first time counts as alive for as long, unless its process said that it stopped. A
-// process that starts under the name of a member that did not leave, and "sqlbrain recover", write challenges into that
-// member's row (challenge.go), which its process answers with a heartbeat.
-//
 // # Changes
 //
 // Members are nodes that share a database. None stores data locally, there is

@@ -14,7 +14,7 @@ import (
 // It has the clock by which members count as alive: the time during which this
 // node could list them. Each list moves it on by the time since the one before, but by no more than
 // two intervals: how much more time went by says nothing if this node could not read, or no process could send
-// heartbeats.
+// heartbeats. A row seen for the first time counts as one that has just changed, unless Join found its process silent.
 type view struct {
 	self     uint64          // incarnation
 	silenced map[uint64]bool // incarnations of processes that had ended; only Join writes it
