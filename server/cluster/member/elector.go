@@ -176,9 +176,8 @@ func (e *elector) swap(ctx context.Context, next lock) error {
 	ctx, cancel := context.WithTimeout(ctx, e.trips.bound(timing.WriteTimeout))
 	defer cancel()
 	err := batch.Commit(ctx)
-	var conflict *sqlstore.Conflict
 	switch {
-	case errors.As(err, &conflict):
+	case sqlstore.IsConflict(err):
 		e.PollNow()
 		return nil
 	case err == nil || errors.Is(err, sqlstore.ErrRowMissing): // a missing row was written all the same
