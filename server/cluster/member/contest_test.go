@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -111,6 +112,7 @@ func TestHowLongALeaderThatIsGoneIsWaitedFor(t *testing.T) {
 				require.Same(t, n2, g.next().of)
 				require.InDelta(t, c.want, time.Since(began), float64(timing.FastPoll))
 				n2.sees(n1, n2)
+				synctest.Wait() // it has counted the challenge, which it does after it leads
 				_, gone := n2.results()
 				require.EqualValues(t, 1, gone)
 				m, _ := withID(list(t, n2.Registry), n1.id())
