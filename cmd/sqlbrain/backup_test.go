@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -288,6 +289,12 @@ func TestContinuousBackup(t *testing.T) {
 		_, err = c.Delete(ctx, "", clientv3.WithPrefix())
 		require.NoError(t, err)
 		ship(kept + 1)
+
+		moments := []string{"diff", "--at", fmt.Sprint(kept - 5), "--and", fmt.Sprint(kept + 1)}
+		was := succeed(t, append(moments, "--datastore", datastore)...)
+		require.Equal(t, 27, strings.Count(was.stdout, "deleted"), "first, and k0 to k25")
+		is := succeed(t, append(moments, "--from", target, "--backup-identity", file)...)
+		require.Equal(t, was.stdout, is.stdout)
 
 		other := sqliteURL(t)
 		a := succeed(t, "restore", "--from", target, "--backup-identity", file, "--at", fmt.Sprint(kept), "--datastore", other)

@@ -31,6 +31,7 @@ const (
 type diffCommand struct {
 	*program
 	from, to string
+	archived archived
 	yaml     bool
 	output   output
 }
@@ -49,10 +50,13 @@ without what the API server sets: status, identity, owners. Objects that a contr
 pods of a deployment, are left out: it makes them again. What is left out is named in comments.
 Secrets are printed too.
 
-It reads the log of changes between the moments, and changes nothing. It needs no running server.`,
+It reads the log of changes between the moments, and changes nothing. It needs no running server.
+With --from it reads a continuous backup in place of the database, from the base before the later
+moment on: it fills a temporary SQLite file from it.`,
 		Example: `  sqlbrain diff --at 2h /registry/ --data-dir /var/lib/sqlbrain
   sqlbrain diff --at 2026-11-27T15:00:00Z --and 10m --datastore 'mysql://user@db/sqlbrain?tls=true'
-  sqlbrain diff --at 30m --yaml /registry/ --data-dir /var/lib/sqlbrain > deleted.yaml`,
+  sqlbrain diff --at 30m --yaml /registry/ --data-dir /var/lib/sqlbrain > deleted.yaml
+  sqlbrain diff --from s3://backups/etcd --at 2h --and 1h /registry/`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.run(cmd.Context(), strings.Join(args, ""))
@@ -62,6 +66,9 @@ It reads the log of changes between the moments, and changes nothing. It needs n
 	f := cmd.Flags()
 	f.StringVar(&c.from, "at", "", "the earlier moment: "+atHelp)
 	f.StringVar(&c.to, "and", "", "the later moment; now, if it is not given")
+	f.StringVar(&c.archived.url, "from", "", "the `URL` of a continuous backup, in place of the database")
+	f.StringVar(&c.archived.identity, "backup-identity", "", "with --from of an encrypted backup: `file` with an identity of age")
+	f.StringVar(&c.archived.tempDir, "tmpdir", "", "with --from: `directory` for temporary files (default: the system's)")
 	f.BoolVar(&c.yaml, "yaml", false, "print the deleted objects of Kubernetes as YAML")
 	addOutputFlag(cmd, &c.output)
 	if err := cmd.MarkFlagRequired("at"); err != nil {
@@ -86,7 +93,11 @@ type difference struct {
 }
 
 func (c *diffCommand) run(ctx context.Context, prefix string) error {
-	return c.withPast(ctx, func(table *past) error {
+	run := c.withPast
+	if c.archived.url != "" {
+		run = func(ctx context.Context, f func(*past) error) error { return c.archived.withPast(ctx, "and", c.to, f) }
+	}
+	return run(ctx, func(table *past) error {
 		from, err := table.at(ctx, "at", c.from)
 		if err != nil {
 			return err

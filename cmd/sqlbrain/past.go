@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
@@ -17,7 +21,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 	"github.com/sqlbrain/sqlbrain/server/repair"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
 )
 
 // readTimeout bounds one page of what a command reads of the past.
@@ -39,26 +45,89 @@ type past struct {
 // withPast runs f on the settings' database.
 func (p *program) withPast(ctx context.Context, f func(*past) error) error {
 	return p.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
-		if err := repair.RefuseUnfinished(ctx, store); err != nil {
-			return err
-		}
-		table := &past{store: store, mark: compact.NewMark(store)}
-		table.log = history.New(store, table.Mark)
-		token, _, err := fence.LoadToken(ctx, store)
-		if errors.Is(err, sqlstore.ErrKeyNotFound) {
-			return errors.New("the database is empty: no server has served it")
-		}
-		if err != nil {
-			return err
-		}
-		table.revision = token.Revision
-		view, err := keyspace.New(keyspace.Config{Revision: token.Revision})
-		if err != nil {
-			return err
-		}
-		table.reader = read.New(table, store, view, mvcc.NewTimeout(readTimeout), read.MaxSorted)
-		return f(table)
+		return withPastOf(ctx, store, f)
 	})
+}
+
+func withPastOf(ctx context.Context, store sqlstore.Store, f func(*past) error) error {
+	if err := repair.RefuseUnfinished(ctx, store); err != nil {
+		return err
+	}
+	table := &past{store: store, mark: compact.NewMark(store)}
+	table.log = history.New(store, table.Mark)
+	token, _, err := fence.LoadToken(ctx, store)
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return errors.New("the database is empty: no server has served it")
+	}
+	if err != nil {
+		return err
+	}
+	table.revision = token.Revision
+	view, err := keyspace.New(keyspace.Config{Revision: token.Revision})
+	if err != nil {
+		return err
+	}
+	table.reader = read.New(table, store, view, mvcc.NewTimeout(readTimeout), read.MaxSorted)
+	return f(table)
+}
+
+// archived names a continuous backup.
+type archived struct {
+	url, identity string
+	tempDir       string // "": the system's
+}
+
+// open opens the backup at a moment that a flag names, at its end if that is empty.
+func (a *archived) open(ctx context.Context, flag, text string) (*backup.Backup, error) {
+	place, err := backup.OpenPlace(a.url)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--from %w", err)}
+	}
+	identities, err := backup.Identities(a.identity)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--backup-identity: %w", err)}
+	}
+	var moment backup.Moment
+	if text != "" {
+		if moment.Revision, moment.Time, err = parseMoment(flag, text); err != nil {
+			return nil, err
+		}
+	}
+	return backup.Open(ctx, backup.Source{Place: place, Identities: identities, TempDir: a.tempDir}, moment)
+}
+
+// withPast runs f on a temporary SQLite file that is filled from the backup at a moment.
+func (a *archived) withPast(ctx context.Context, flag, text string, f func(*past) error) (err error) {
+	b, err := a.open(ctx, flag, text)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	dir, err := os.MkdirTemp(a.tempDir, "sqlbrain-past-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	u, err := sqlstore.ParseURL("sqlite://" + filepath.ToSlash(filepath.Join(dir, "past.db")))
+	if err != nil {
+		return err
+	}
+	db, err := engines.OpenDB(u, sqlstore.Options{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(migrations.Up(ctx, db.DialectName(), db.SQL()), db.Close()); err != nil {
+		return err
+	}
+	store, err := engines.Open(ctx, u, sqlstore.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if _, err := b.Load(ctx, store, snapshot.LoadOptions{}); err != nil {
+		return err
+	}
+	return withPastOf(ctx, store, f)
 }
 
 // parseMoment reads a flag that names a revision, or a time: then revision is 0.

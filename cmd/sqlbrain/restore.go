@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/server/auth/guard"
-	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
@@ -130,21 +129,8 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 // loadContinuous fills the database from a continuous backup.
 func (c *restoreCommand) loadContinuous(ctx context.Context, o snapshot.LoadOptions,
 	into func(load) (*snapshot.Loaded, error)) (_ *snapshot.Loaded, err error) {
-	place, err := backup.OpenPlace(c.source.endpoint)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--from %w", err)}
-	}
-	var moment backup.Moment
-	if c.at != "" {
-		if moment.Revision, moment.Time, err = parseMoment("at", c.at); err != nil {
-			return nil, err
-		}
-	}
-	identities, err := backup.Identities(c.identity)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--backup-identity: %w", err)}
-	}
-	b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities, TempDir: c.source.directory}, moment)
+	from := archived{url: c.source.endpoint, identity: c.identity, tempDir: c.source.directory}
+	b, err := from.open(ctx, "at", c.at)
 	if err != nil {
 		return nil, err
 	}
