@@ -1,7 +1,7 @@
 // Package backup keeps a continuous backup of a table: bases, which are snapshot files of etcd's format, and segments,
 // which have the log rows and version rows of all commits since.
 //
-// A directory holds:
+// A Place, which is a directory or a bucket, holds:
 //
 //	manifest.json           the cluster, the bases, the newest segment, and until when the backup is complete
 //	base-R.db               the store at revision R
@@ -9,6 +9,8 @@
 //
 // Files but the manifest never change. Each has its name once it is complete and flushed, and the manifest names it
 // afterwards. A file that the manifest does not lead to is no part of the backup.
+//
+// All but the manifest may be encrypted: seal.go.
 //
 // It upholds:
 //
@@ -24,10 +26,10 @@
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart,
 //     but not while the shipper catches up: the log does not have their changes. The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
-//   - Two processes that ship to one directory, as in a rolling update, leave a backup that can be restored: the bytes
-//     of a file decide its name (TestTwoShippers).
+//   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
+//     of a file decide its name (TestTwoShippers, TestShipToObjectStorage).
 //   - Leaders that ship in turns leave no gap (TestKeepersTakeTurns), and a place that fails or hangs does not hold up a
 //     leader (TestKeeperOutlivesFailures, TestHungPlaceHoldsUpNothing).
 //
-// Start reading at ship.go, then segment.go and directory.go.
+// Start reading at ship.go, then segment.go, archive.go and place.go.
 package backup
