@@ -38,8 +38,9 @@ transaction of it lasts. For an SQLite file it runs on the same host as the serv
 With --continuous it first writes such a file into a directory or a bucket, and then the log of
 changes, until it is stopped: sqlbrain restore --from file:///DIRECTORY --at brings back any moment
 since then. It lags about a second. After an interruption it continues where it was; if history was
-compacted since, or while the first file was written, with another such file. Nothing is ever
-removed. One process at a time should write there.
+compacted since, or while the first file was written, with another such file. Each day, or when the
+log is larger than the newest file, another one follows. What only moments before --backup-keep need
+is removed. One process at a time should write there.
 
 For s3:// it takes endpoint, region and credentials from AWS_ENDPOINT_URL, AWS_REGION,
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, the files of the AWS tools, or the role of the machine or
@@ -63,7 +64,7 @@ Until then its directory holds temporary files, of up to twice the size of the b
 			return p.backup(cmd.Context(), to, output)
 		},
 	}
-	p.needs(cmd, append(databaseFlags, "backup-recipient")...)
+	p.needs(cmd, append(databaseFlags, "backup-keep", "backup-recipient")...)
 	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous file:///DIRECTORY or s3://BUCKET/PREFIX")
 	cmd.Flags().BoolVar(&continuous, "continuous", false, "follow the database until the command is stopped")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
@@ -152,6 +153,7 @@ func backUp(c *config.Config, store sqlstore.Store) (stop func(), err error) {
 
 // backupConfig returns what the settings say about a continuous backup.
 func backupConfig(c *config.Config, target string) (cfg backup.Config, err error) {
+	cfg.Keep = c.BackupKeep
 	cfg.About = snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion}
 	if cfg.To, err = backup.OpenPlace(target); err != nil {
 		return cfg, err

@@ -34,6 +34,8 @@ type manifest struct {
 	Bases     []base `json:"bases"`               // by revision
 	// Newest is the newest segment; its Last is 0 if there is none.
 	Newest segment `json:"newest"`
+	// LogBytes is what the segments after the newest base take.
+	LogBytes int64 `json:"log_bytes"`
 	// Until is a time up to which all commits are in the backup.
 	Until time.Time `json:"until"`
 	// LastRow is the SHA-256 of the identity row and the first log row of the newest revision, "" if the table had none.
@@ -45,9 +47,18 @@ type manifest struct {
 type base struct {
 	Revision int64     `json:"revision"`
 	At       time.Time `json:"at"` // when that was committed
-	// Before is the newest segment when it was made. Segments after it continue the base, and do not continue Before.
+	Bytes    int64     `json:"bytes"`
+	// Before is the newest segment of an earlier revision, or of this one. Only in the second case a segment follows that
+	// continues both the base and Before: else there is a gap.
 	Before segment   `json:"before"`
-	Until  time.Time `json:"until"` // of the manifest then
+	Until  time.Time `json:"until"` // of the manifest when it ended with Before
+}
+
+// equal reports whether both are the same file.
+func (m manifest) equal(other manifest) bool {
+	one, err := json.Marshal(m)
+	two, oerr := json.Marshal(other)
+	return err == nil && oerr == nil && bytes.Equal(one, two)
 }
 
 func (b base) name() string { return fmt.Sprintf("base-%020d.db", b.Revision) }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -20,8 +19,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
-	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -33,6 +30,8 @@ const (
 	defaultInterval      = 800 * time.Millisecond
 	defaultStateInterval = 10 * time.Second
 	defaultSegmentBytes  = 8 << 20
+	defaultBaseInterval  = 24 * time.Hour
+	defaultBaseBytes     = 64 << 20
 	// commitTime bounds how much later than its time a commit can be read: a leader takes the time, by its clock, before
 	// it writes.
 	commitTime = 5 * time.Second
@@ -60,6 +59,8 @@ type Config struct {
 	Log        *slog.Logger
 	About      snapshot.About // of the bases
 	Metrics    *Metrics       // nil: none
+	// Keep is how long moments can be restored; 0: for ever.
+	Keep time.Duration
 	// Shipped, if not nil, is called with the newest revision of the backup.
 	Shipped func(revision int64)
 
@@ -67,6 +68,9 @@ type Config struct {
 	Interval      time.Duration // between two looks at the log
 	StateInterval time.Duration // between two looks at leases, users and roles
 	SegmentBytes  int           // of rows, above which a segment ends
+	BaseInterval  time.Duration // between bases, if anything is committed
+	BaseBytes     int64         // of segments, above which a new base follows if they are larger than the base
+	Now           func() time.Time
 }
 
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
@@ -75,13 +79,8 @@ type Config struct {
 // sqlstore.ErrDenied or the error of another version's format, of a bucket that does not exist, or of recipients where
 // the backup has none.
 func Ship(ctx context.Context, cfg Config) error {
-	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
-	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
-	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes)
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
 	s := newShipper(cfg)
+	defer s.stop()
 	s.Metrics.point.CompareAndSwap(nil, &point{until: time.Now()})
 	opened := false
 	for failures := 0; ; {
@@ -121,6 +120,17 @@ func Ship(ctx context.Context, cfg Config) error {
 var outages = retry.Backoff{Min: 10 * time.Millisecond, Max: 15 * time.Second}
 
 func newShipper(cfg Config) *shipper {
+	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
+	cfg.StateInterval = cmp.Or(cfg.StateInterval, defaultStateInterval)
+	cfg.SegmentBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes)
+	cfg.BaseInterval = cmp.Or(cfg.BaseInterval, defaultBaseInterval)
+	cfg.BaseBytes = cmp.Or(cfg.BaseBytes, defaultBaseBytes)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
 	to := archive{Place: measured{cfg.To, cfg.Metrics.written}, recipients: cfg.Recipients}
 	return &shipper{Config: cfg, to: to, mark: compact.NewMark(cfg.Store)}
 }
@@ -136,6 +146,18 @@ type shipper struct {
 	looked   time.Time     // when leases, users and roles were read
 	took     time.Duration // making the newest base
 	useless  int           // bases in a row that no segment continues
+
+	next      *nextBase
+	notBefore time.Time // of the next base, after one that failed
+	removal   *job
+	dirty     bool // there may be files that no moment needs
+}
+
+// stop ends what runs in the background.
+func (s *shipper) stop() {
+	s.abandonBase()
+	s.removal.stop()
+	s.removal = nil
 }
 
 // observe sets the gauges.
@@ -155,10 +177,15 @@ func (s *shipper) position() int64 {
 }
 
 // open reads the manifest, and compares the table with the backup.
-func (s *shipper) open(ctx context.Context) (err error) {
-	if s.manifest, err = s.to.manifest(ctx); err != nil {
+func (s *shipper) open(ctx context.Context) error {
+	now, err := s.to.manifest(ctx)
+	if err != nil {
 		return err
 	}
+	if !now.equal(s.manifest) { // another process wrote it
+		s.abandonBase()
+	}
+	s.manifest, s.dirty = now, true
 	sealed := len(s.Recipients) > 0
 	if s.manifest.Cluster != "" && s.manifest.Encrypted != sealed {
 		return errSealed
@@ -247,7 +274,10 @@ func (s *shipper) step(ctx context.Context) error {
 	if position == 0 {
 		return s.writeBase(ctx)
 	}
-	complete := time.Now().Add(-commitTime)
+	if err := s.maintain(ctx); err != nil {
+		return err
+	}
+	complete := s.Now().Add(-commitTime)
 	token, _, err := fence.LoadToken(ctx, s.Store)
 	switch {
 	case err != nil:
@@ -279,6 +309,7 @@ func (s *shipper) step(ctx context.Context) error {
 			}
 		}
 		s.Metrics.gaps.Inc()
+		s.abandonBase()
 		s.Log.Warn("the backup has a gap, a new base follows", "after", position, "error", err)
 		return s.writeBase(ctx)
 	case err != nil || full:
@@ -287,56 +318,17 @@ func (s *shipper) step(ctx context.Context) error {
 	return retry.Sleep(ctx, s.Interval) // else each commit would be a segment
 }
 
-// writeBase writes the store at its newest revision, from which the log continues.
-func (s *shipper) writeBase(ctx context.Context) (err error) {
-	began := time.Now()
-	var made *export.Snapshot
-	file, err := snapshot.NewMaker(s.tempDir()).Make(ctx, func() (_ *export.Snapshot, err error) {
-		made, err = export.OpenTable(ctx, s.Store)
-		return made, err
-	}, s.About)
-	if err != nil {
-		return fmt.Errorf("writing a base: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	commit, err := history.New(s.Store, s.mark.Read).CommitOf(ctx, made.Revision)
-	if err != nil {
-		return err
-	}
-	next := s.manifest
-	b := base{Revision: made.Revision, At: commit.At, Before: next.Newest, Until: next.Until}
-	if b.At.IsZero() {
-		b.At = time.Now() // the log does not say; nothing later is in the base
-	}
-	if next.LastRow, err = s.lastRow(ctx, b.Revision); err != nil {
-		return err
-	}
-	if err := s.compare(ctx); err != nil {
-		return err
-	}
-	err = s.to.Create(ctx, b.name(), s.to.seal(func(w io.Writer) error {
-		return file.Send(func(block []byte, _ int64) error {
-			_, err := w.Write(block)
-			return errors.Join(err, ctx.Err())
-		})
-	}))
-	if err != nil {
-		return err
-	}
-	next.Bases, next.Until = append(slices.Clone(next.Bases), b), later(b.At, began.Add(-commitTime))
-	s.took = time.Since(began)
-	return s.publish(ctx, next, true)
-}
-
-func (s *shipper) tempDir() string {
-	if d, ok := s.To.(directory); ok && s.TempDir == "" {
-		return string(d)
-	}
-	return cmp.Or(s.TempDir, os.TempDir())
-}
-
-// publish makes next the manifest.
+// publish makes next the manifest. Errors: errChanged, the place's.
 func (s *shipper) publish(ctx context.Context, next manifest, gap bool) error {
+	if _, ok := s.To.(directory); ok { // a bucket compares them by itself
+		now, err := s.to.manifest(ctx)
+		if err != nil {
+			return err
+		}
+		if !now.equal(s.manifest) {
+			return ofPlace(errChanged)
+		}
+	}
 	if err := s.to.setManifest(ctx, next); err != nil {
 		return err
 	}
@@ -351,7 +343,7 @@ func (s *shipper) publish(ctx context.Context, next manifest, gap bool) error {
 // writeSegment writes the commits after position, as many as a segment has: then it is full. Errors: errGap, the
 // database's, the place's.
 func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, err error) {
-	complete := time.Now().Add(-commitTime)
+	complete := s.Now().Add(-commitTime)
 	rows, last, full, err := s.commits(ctx, position)
 	// Rows may have been removed while they were read.
 	mark, merr := s.mark.Read(ctx)
@@ -405,7 +397,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 		return false, err
 	}
 	next := s.manifest
-	next.Newest = written
+	next.Newest, next.LogBytes = written, next.LogBytes+int64(file.Len())
 	i := slices.IndexFunc(rows, func(row sqlstore.Row) bool { return bytes.Equal(row.Key, coder.EncodeLogKey(last, 1)) })
 	if i < 0 {
 		return false, fmt.Errorf("the first log row of revision %d is missing", last)
@@ -419,6 +411,9 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	}
 	if err := s.publish(ctx, next, false); err != nil {
 		return false, err
+	}
+	if b := s.next; b != nil {
+		b.wrote(written, int64(file.Len()))
 	}
 	if s.useless = 0; h.State {
 		s.looked = looked
@@ -467,9 +462,13 @@ func later(a, b time.Time) time.Time {
 }
 
 // commits reads the log rows of whole commits after position, each followed by its version rows, and returns the
-// newest revision of them. full says that it ended at SegmentBytes.
+// newest revision of them. full says that it ended at SegmentBytes, or where a base is made.
 func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.Row, last int64, full bool, err error) {
-	lo, hi := coder.LogBounds(position+1, math.MaxInt64)
+	end := int64(math.MaxInt64)
+	if s.next != nil && position < s.next.Revision {
+		end = s.next.Revision
+	}
+	lo, hi := coder.LogBounds(position+1, end)
 	size, last, expected := 0, position, position+1
 	pages := watch.NewPages(firstValues, valuesAtATime, s.SegmentBytes)
 	var missing []int // version rows without their values
@@ -531,7 +530,7 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 	if rows == nil {
 		return nil, 0, false, fmt.Errorf("%w: no commit is left after revision %d", errGap, position)
 	}
-	return rows, last, full, fill()
+	return rows, last, full || last == end, fill()
 }
 
 // state reads the rows of leases, users and roles.

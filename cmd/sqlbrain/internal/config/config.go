@@ -36,6 +36,7 @@ type Config struct {
 
 	BackupTo         string   // a URL that backup.OpenPlace takes; empty: none
 	BackupRecipients []string // see backup.Recipients
+	BackupKeep       time.Duration
 
 	EnableTracing bool
 	ProtocolTrace string // file; empty: none
@@ -53,6 +54,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		DataDir:    "sqlbrain.data",
+		BackupKeep: 7 * 24 * time.Hour,
 		LogOutputs: []string{"stderr"},
 		Replica:    replica.DefaultConfig(),
 		Node:       node.DefaultConfig(),

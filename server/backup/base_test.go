@@ -1,0 +1,228 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
+	"github.com/sqlbrain/sqlbrain/server/replica"
+)
+
+// contents returns all keys at a revision with what etcd says of each.
+func contents(t *testing.T, r *replica.Replica, revision int64) (text string) {
+	t.Helper()
+	res, err := r.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{
+		KeyRange: mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}, Revision: revision}, true)
+	require.NoError(t, err)
+	for _, rec := range res.Records {
+		text += fmt.Sprintf("%q %x %d %d %d\n", rec.Key, rec.Value, rec.CreateRevision, rec.ModRevision, rec.Version)
+	}
+	return text
+}
+
+// crashing is a place that fails at random: before a call, or after it took effect.
+type crashing struct {
+	Place
+	random *rand.Rand
+	rate   float64
+}
+
+var errCrash = errors.New("crashed")
+
+func (c *crashing) do(f func() error) error {
+	switch x := c.random.Float64(); {
+	case x < c.rate/2:
+		return errCrash
+	case x < c.rate:
+		return errors.Join(f(), errCrash)
+	}
+	return f()
+}
+
+func (c *crashing) Create(ctx context.Context, name string, write func(io.Writer) error) error {
+	if strings.HasPrefix(name, "base-") { // in another goroutine
+		return c.Place.Create(ctx, name, write)
+	}
+	return c.do(func() error { return c.Place.Create(ctx, name, write) })
+}
+
+// TestRetentionKeepsEveryMoment ships on a random schedule, with crashes, compaction and two shippers that take turns.
+// Every moment that was in the backup can be restored for as long as it is kept, and is what it was. Files that no such
+// moment needs are removed.
+func TestRetentionKeepsEveryMoment(t *testing.T) {
+	for range 3 {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { testRetention(t, rand.New(rand.NewPCG(seed, 0))) })
+	}
+}
+
+func testRetention(t *testing.T, random *rand.Rand) {
+	w := newWorld(t)
+	now := func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.clock
+	}
+	keep := time.Duration(10+random.IntN(30)) * time.Second
+	place := &crashing{Place: w.place, random: random}
+	ship := func() *shipper {
+		s := newShipper(Config{Store: w.store, To: place, Log: slog.New(slog.DiscardHandler), TempDir: t.TempDir(),
+			SegmentBytes: 1 + random.IntN(1000), StateInterval: time.Hour, Interval: time.Nanosecond, Keep: keep,
+			BaseInterval: time.Duration(1+random.IntN(20)) * time.Second, BaseBytes: 1 + random.Int64N(5000), Now: now})
+		t.Cleanup(s.stop)
+		return s
+	}
+	catchUp := func(s *shipper) {
+		opened := false
+		for {
+			err := error(nil)
+			if !opened {
+				err = s.open(t.Context())
+			}
+			if err == nil {
+				err = s.step(t.Context())
+			}
+			if opened = err == nil; !opened {
+				require.True(t, errors.Is(err, errCrash) || errors.Is(err, errChanged), "%v", err)
+			}
+			if opened && s.position() == w.Revision() && s.next == nil {
+				return
+			}
+		}
+	}
+	want, at := make(map[int64]string), make(map[int64]time.Time)
+	had := make(map[Moment]bool) // the moments that were in the backup
+	check := func(revision int64) {
+		t.Helper()
+		moments := []Moment{{Revision: revision}, {Time: at[revision]}}
+		if random.IntN(2) == 0 {
+			moments = moments[1:]
+		}
+		for _, m := range moments {
+			b, err := Open(t.Context(), w.source(), m)
+			if errors.Is(err, ErrNotCovered) && !had[m] {
+				continue // in a gap
+			}
+			require.NoError(t, err, "%+v", m)
+			require.NoError(t, b.Damage())
+			require.NoError(t, b.Close())
+			got, _ := w.restored(m)
+			require.Equal(t, revision, got.Revision())
+			require.Equal(t, want[revision], contents(t, got, 0), "revision %d", revision)
+			require.NoError(t, got.Close(context.Background()))
+			had[m] = true
+		}
+	}
+	log := history.New(w.store, w.Mark)
+	w.write(1, random)
+	shippers := []*shipper{ship(), ship()}
+	for range 25 {
+		for range random.IntN(6) {
+			w.write(1, random)
+			commit, err := log.CommitOf(t.Context(), w.Revision())
+			require.NoError(t, err)
+			if !commit.At.IsZero() {
+				want[w.Revision()], at[w.Revision()] = contents(t, w.Replica, 0), commit.At
+			}
+		}
+		s := random.IntN(2)
+		if random.IntN(5) == 0 {
+			shippers[s].stop()
+			shippers[s] = ship() // a new process
+		}
+		if random.IntN(8) == 0 && w.Revision() > 3 {
+			_, err := w.Compact(t.Context(), auth.System, w.Revision(), true)
+			require.True(t, err == nil || errors.Is(err, mvcc.ErrCompacted), "%v", err)
+		}
+		place.rate = []float64{0, 0.3}[random.IntN(2)]
+		catchUp(shippers[s])
+		var kept []int64
+		for revision, t := range at {
+			if !t.Before(now().Add(-keep)) {
+				kept = append(kept, revision)
+			}
+		}
+		for range min(3, len(kept)) {
+			check(kept[random.IntN(len(kept))])
+		}
+	}
+	place.rate = 0
+	last := shippers[0]
+	catchUp(last)
+	for revision, t := range at {
+		if !t.Before(now().Add(-keep)) {
+			check(revision)
+		}
+	}
+	require.NoError(t, last.open(t.Context()))
+	for last.dirty || last.removal != nil {
+		require.NoError(t, last.maintain(t.Context()))
+		if last.removal != nil {
+			<-last.removal.done
+		}
+	}
+	bases := last.manifest.Bases
+	require.Less(t, len(bases), 25+int(keep/time.Second))
+	if len(bases) > 1 {
+		require.True(t, bases[1].At.After(now().Add(-keep)), "the first base is needed")
+	}
+	names, err := w.place.List(t.Context())
+	require.NoError(t, err)
+	for _, name := range names {
+		var s segment
+		var b base
+		if parsed(filepath.Base(name), "log-%d-%d-", &s.First, &s.Last) {
+			require.Greater(t, s.Last, bases[0].Revision, name)
+		} else if parsed(name, "base-%d.db", &b.Revision) {
+			require.GreaterOrEqual(t, b.Revision, bases[0].Revision, name)
+		}
+	}
+}
+
+// TestNewBasesLeaveNoGap: while one is made, segments are written, one of which ends at its revision.
+func TestNewBasesLeaveNoGap(t *testing.T) {
+	random := rand.New(rand.NewPCG(29, 30))
+	w := newWorld(t)
+	w.write(5, random)
+	first := w.Revision()
+	s := w.shipper()
+	s.Interval, s.BaseInterval = time.Nanosecond, time.Nanosecond
+	require.NoError(t, s.step(t.Context()))
+	for range 4 {
+		w.write(3, random)
+		for s.position() < w.Revision() {
+			require.NoError(t, s.step(t.Context()))
+		}
+		s.notBefore = time.Time{}
+		require.NoError(t, s.maintain(t.Context()))
+		if s.next != nil {
+			w.write(2, random)
+			require.NoError(t, s.step(t.Context()))
+			<-s.next.job.done
+			require.NoError(t, s.next.job.err)
+		}
+	}
+	require.Greater(t, len(s.manifest.Bases), 1)
+	log := history.New(w.store, w.Mark)
+	for revision := first; revision <= s.position(); revision++ {
+		commit, err := log.CommitOf(t.Context(), revision)
+		require.NoError(t, err)
+		for _, at := range []Moment{{Revision: revision}, {Time: commit.At}} {
+			got, _ := w.restored(at)
+			require.Equal(t, revision, got.Revision())
+			require.Equal(t, contents(t, w.Replica, revision), contents(t, got, 0))
+		}
+	}
+}
