@@ -110,7 +110,8 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 	case strings.HasPrefix(c.source.endpoint, "file:"), strings.HasPrefix(c.source.endpoint, "s3:"):
 		loaded, err = c.loadContinuous(ctx, o, into)
 	case c.at != "" || c.identity != "":
-		return &usageError{errors.New("--at and --backup-identity are for a continuous backup: --from file:///DIRECTORY or s3://BUCKET/PREFIX")}
+		return &usageError{errors.New("--at and --backup-identity are for a continuous backup: " +
+			"--from file:///DIRECTORY or s3://BUCKET/PREFIX")}
 	case len(args) == 1:
 		loaded, err = loadFile(ctx, args[0], c.skipHash, o, into)
 	case c.skipHash:

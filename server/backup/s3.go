@@ -66,8 +66,8 @@ func openBucket(u *url.URL) (*bucket, error) {
 		return &watchedConn{conn}, err
 	}
 	client, err := minio.New(endpoint.Host, &minio.Options{
-		Creds: credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{},
-			&credentials.IAM{}}),
+		Creds: credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
+			&credentials.FileAWSCredentials{}, &credentials.IAM{}}),
 		Secure: endpoint.Scheme == "https", Transport: transport, MaxRetries: requestAttempts,
 		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	})
@@ -107,7 +107,8 @@ func (b *bucket) failure(err error) error {
 		return fmt.Errorf("%s: %w", b, errChanged)
 	case r.StatusCode == http.StatusForbidden && r.Code != "RequestTimeTooSkewed":
 		if keys, kerr := b.client.GetCreds(); kerr != nil || keys.AccessKeyID == "" {
-			err = fmt.Errorf("no credentials were found in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, files or a role: %w", err)
+			err = fmt.Errorf("no credentials were found in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, files or a role: %w",
+				err)
 		}
 		return fmt.Errorf("%s: %w: %w", b, fs.ErrPermission, err)
 	}
