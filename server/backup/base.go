@@ -53,7 +53,8 @@ func (j *job) stop() {
 	}
 }
 
-// nextBase is a base that is made while segments are written. One of them ends at its revision, so that there is no gap.
+// nextBase is a base that is made while segments are written. One of them ends at its revision, so that there is no
+// gap.
 type nextBase struct {
 	base
 	job   *job

@@ -33,14 +33,15 @@ type point struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	make := promauto.With(r)
 	m := &Metrics{
-		age: prometheus.NewDesc("sqlbrain_backup_age_seconds", "On the leader with --backup-to: how old the newest moment of "+
-			"the backup is; without any, how long it has tried.", nil, nil),
-		revision: prometheus.NewDesc("sqlbrain_backup_revision", "On the leader with --backup-to: the newest revision of the "+
-			"backup.", nil, nil),
+		age: prometheus.NewDesc("sqlbrain_backup_age_seconds",
+			"On the leader with --backup-to: how old the newest moment of the backup is; without any, how long it has tried.", nil, nil),
+		revision: prometheus.NewDesc("sqlbrain_backup_revision",
+			"On the leader with --backup-to: the newest revision of the backup.", nil, nil),
 		written: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_backup_written_bytes_total",
 			Help: "Bytes written to the place of the backup."}),
 		gaps: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_backup_gaps_total",
-			Help: "Gaps in the backup, because history was compacted before it could be read: moments in them cannot be restored."}),
+			Help: "Gaps in the backup, because history was compacted before it could be read: moments in them cannot be " +
+				"restored."}),
 		failures: make.NewCounterVec(prometheus.CounterOpts{Name: "sqlbrain_backup_failures_total",
 			Help: "Failed attempts to continue the backup, by what failed: the database, the place; denied: access to one of " +
 				"them; damaged: a file is not what was written; not_continued: the place has another history."},
