@@ -29,8 +29,8 @@
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
 //     of a file decide its name (TestTwoShippers, TestShipToObjectStorage).
 //   - A new base follows daily, or when the segments are larger than the newest one. A segment ends at its revision, so
-//     it leaves no gap (TestNewBasesLeaveNoGap). The manifest first stops to name what no kept moment needs, and then those
-//     files are removed, at the next start too (TestRetentionKeepsEveryMoment).
+//     it leaves no gap (TestNewBasesLeaveNoGap). The manifest first stops to name what no kept moment needs, and then
+//     those files are removed, at the next start too (TestRetentionKeepsEveryMoment).
 //   - Leaders that ship in turns leave no gap (TestKeepersTakeTurns), and a place that fails or hangs does not hold up a
 //     leader (TestKeeperOutlivesFailures, TestHungPlaceHoldsUpNothing).
 //

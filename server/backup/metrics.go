@@ -34,7 +34,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	make := promauto.With(r)
 	m := &Metrics{
 		age: prometheus.NewDesc("sqlbrain_backup_age_seconds",
-			"On the leader with --backup-to: how old the newest moment of the backup is; without any, how long it has tried.", nil, nil),
+			"On the leader with --backup-to: how old the newest moment of the backup is; without any, how long it has "+
+				"tried.", nil, nil),
 		revision: prometheus.NewDesc("sqlbrain_backup_revision",
 			"On the leader with --backup-to: the newest revision of the backup.", nil, nil),
 		written: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_backup_written_bytes_total",
