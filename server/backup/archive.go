@@ -97,6 +97,9 @@ func (a archive) manifest(ctx context.Context) (m manifest, err error) {
 	if m.Format != manifestFormat {
 		return m, fmt.Errorf("%s has format %d: %w", manifestName, m.Format, errFormat)
 	}
+	if m.Newest.Last > 0 && len(m.Bases) == 0 {
+		return m, fmt.Errorf("%w: %s names no base", ErrDamaged, manifestName)
+	}
 	slices.SortFunc(m.Bases, func(x, y base) int { return cmp.Compare(x.Revision, y.Revision) })
 	return m, nil
 }

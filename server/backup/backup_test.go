@@ -366,9 +366,12 @@ func TestDamageIsFound(t *testing.T) {
 	require.ErrorIs(t, err, snapshot.ErrDamaged)
 
 	manifest := filepath.Join(w.dir, manifestName)
-	require.NoError(t, os.WriteFile(manifest, []byte("{"), 0o600))
-	_, err = Open(t.Context(), w.source(), Moment{})
-	require.ErrorIs(t, err, ErrDamaged)
+	for _, content := range []string{"{", `{"format": 1, "newest": {"first": 2, "last": 9}}`} {
+		require.NoError(t, os.WriteFile(manifest, []byte(content), 0o600))
+		_, err = Open(t.Context(), w.source(), Moment{})
+		require.ErrorIs(t, err, ErrDamaged)
+		require.ErrorIs(t, w.refused(w.store), ErrDamaged)
+	}
 	require.NoError(t, os.Remove(manifest))
 	require.ErrorIs(t, w.refused(w.store), ErrDamaged, "the files would be stranded")
 }
