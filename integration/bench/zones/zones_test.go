@@ -92,7 +92,9 @@ func TestZones(t *testing.T) {
 						figures[fmt.Sprint(system, r.name, n)] = measure(t, c, r, n, duration, 0, 1, 2)
 					}
 				}
-				stopped[system] = failover(t, c)
+				if *writePage { // patient nodes take their time
+					stopped[system] = failover(t, c)
+				}
 			})
 			t.Run("far", func(t *testing.T) {
 				c := start(t, system, far)
@@ -120,7 +122,7 @@ func start(t *testing.T, system string, distance time.Duration) *harness.Cluster
 		proxy.Delay(distance)
 		return through
 	}
-	cfg := harness.ClusterConfig{Etcd: system == etcd, Size: zones,
+	cfg := harness.ClusterConfig{Etcd: system == etcd, Size: zones, Patient: !*writePage,
 		Advertise: func(_ int, peer string) string { return away(peer) }}
 	if !cfg.Etcd {
 		primary := startPrimary(t, distance)
