@@ -103,8 +103,9 @@ func (w *world) ship() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	defer cancel()
 	newest := w.Revision()
-	err := Ship(ctx, Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler), SegmentBytes: 500,
-		Interval: time.Millisecond, Shipped: func(revision int64) {
+	err := Ship(ctx, Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
+		SegmentBytes: 500,
+		Interval:     time.Millisecond, Shipped: func(revision int64) {
 			if revision >= newest {
 				cancel()
 			}
@@ -203,7 +204,9 @@ func TestRestoreAtEveryRevision(t *testing.T) {
 			})
 		}
 	}
-	for _, at := range []Moment{{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: time.Now().Add(-2 * time.Hour)}} {
+	for _, at := range []Moment{
+		{Revision: first - 1}, {Revision: w.Revision() + 1}, {Time: time.Now().Add(-2 * time.Hour)},
+	} {
 		_, err := Open(t.Context(), w.source(), at)
 		require.ErrorIs(t, err, ErrNotCovered, "%+v", at)
 	}

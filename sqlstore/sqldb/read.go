@@ -173,7 +173,8 @@ func (s *Store) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
 }
 
 // Lookup implements sqlstore.Store.
-func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
+func (s *Store) Lookup(ctx context.Context, keys [][]byte,
+	maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
 	if s.statements.Lookup == "" {
 		return s.lookupTwice(ctx, keys, maxBytes)
 	}
@@ -209,7 +210,8 @@ func (s *Store) Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows [
 
 // lookupTwice is Lookup without a join: index rows, then the version rows that they name. Compaction may have removed
 // one of these in between, but only if the index row has changed before: then both are read anew.
-func (s *Store) lookupTwice(ctx context.Context, keys [][]byte, maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
+func (s *Store) lookupTwice(ctx context.Context, keys [][]byte,
+	maxBytes int) (rows []sqlstore.ListRow, more bool, err error) {
 	rows = make([]sqlstore.ListRow, len(keys))
 	index, err := s.MultiGet(ctx, keys)
 	for err == nil {
@@ -295,8 +297,9 @@ func owned(b []byte, place int) []byte {
 	return NotNil(b)
 }
 
-// readKeys runs text, to which it adds a list of keys, and calls scan with each row until it returns false. places returns
-// the positions of a row's key in keys. It is one call of the store, named name. Each attempt begins with reset, and reads one snapshot.
+// readKeys runs text, to which it adds a list of keys, and calls scan with each row until it returns false. places
+// returns the positions of a row's key in keys. It is one call of the store, named name. Each attempt begins with reset,
+// and reads one snapshot.
 func (s *Store) readKeys(ctx context.Context, name, text string, keys [][]byte, reset func(),
 	scan func(r *sql.Rows, places func(key []byte) []int) (bool, error)) error {
 	at := make(map[string][]int, len(keys))

@@ -97,8 +97,8 @@ func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.Fe
 	return result{err: mvcc.PublicError(ctx, err)}
 }
 
-// finish publishes a durable batch, which has changed the counted rows by growth bytes. The index cache is first: a reader may see the new
-// revision only when the sequencer knows it too.
+// finish publishes a durable batch, which has changed the counted rows by growth bytes. The index cache is first: a
+// reader may see the new revision only when the sequencer knows it too.
 func (p *Pipeline) finish(b *batch, growth int64) error {
 	events := make([]*watch.Event, len(b.changes))
 	for i := range b.changes {
