@@ -63,6 +63,12 @@ func (m manifest) equal(other manifest) bool {
 
 func (b base) name() string { return fmt.Sprintf("base-%020d.db", b.Revision) }
 
+// baseNamed returns the base of which a file has the name, with its revision only.
+func baseNamed(name string) (b base, ok bool) {
+	_, err := fmt.Sscanf(name, "base-%d.db", &b.Revision)
+	return b, err == nil
+}
+
 // segment names a segment.
 type segment struct {
 	First int64  `json:"first"`
@@ -73,6 +79,12 @@ type segment struct {
 // name has a part of the hash: another process may write the same revisions with other bytes.
 func (s segment) name() string {
 	return fmt.Sprintf("log-%020d-%020d-%.16s.seg", s.First, s.Last, s.Hash)
+}
+
+// segmentNamed returns the segment of which a file has the name, without its hash.
+func segmentNamed(name string) (s segment, ok bool) {
+	_, err := fmt.Sscanf(name, "log-%d-%d-", &s.First, &s.Last)
+	return s, err == nil
 }
 
 // archive is a backup in a place. If several processes write to it, the manifest leads to what one of them wrote.
@@ -204,9 +216,8 @@ func (a archive) open(ctx context.Context, s segment) ([]byte, error) {
 func (a archive) before(ctx context.Context, revision int64) (newest segment, err error) {
 	names, err := a.files(ctx)
 	for _, name := range names {
-		var s segment
-		if _, err := fmt.Sscanf(name, "log-%d-%d-", &s.First, &s.Last); err != nil || s.Last >= revision ||
-			s.Last <= newest.Last {
+		s, ok := segmentNamed(name)
+		if !ok || s.Last >= revision || s.Last <= newest.Last {
 			continue
 		}
 		if file, err := a.read(ctx, name); err == nil {

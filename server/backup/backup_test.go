@@ -318,9 +318,8 @@ func TestDamageIsFound(t *testing.T) {
 	require.Greater(t, len(names), 2)
 	log := history.New(w.store, w.Mark)
 	for i, name := range names {
-		var s segment
-		_, err := fmt.Sscanf(filepath.Base(name), "log-%d-%d-", &s.First, &s.Last)
-		require.NoError(t, err)
+		s, ok := segmentNamed(filepath.Base(name))
+		require.True(t, ok)
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)
 		other, err := os.ReadFile(names[(i+1)%len(names)])

@@ -154,26 +154,14 @@ func (a archive) removeOld(ctx context.Context, bases []base) error {
 	}
 	var old []string
 	for _, name := range names {
-		var b base
-		var s segment
-		switch {
-		case parsed(name, "base-%d.db", &b.Revision):
-			if b.Revision < bases[len(bases)-1].Revision &&
-				!slices.ContainsFunc(bases, func(x base) bool { return x.Revision == b.Revision }) {
-				old = append(old, name)
-			}
-		case parsed(name, "log-%d-%d-", &s.First, &s.Last):
-			if s.Last <= bases[0].Revision {
-				old = append(old, name)
-			}
+		s, isSegment := segmentNamed(name)
+		b, isBase := baseNamed(name)
+		if isSegment && s.Last <= bases[0].Revision || isBase && b.Revision < bases[len(bases)-1].Revision &&
+			!slices.ContainsFunc(bases, func(x base) bool { return x.Revision == b.Revision }) {
+			old = append(old, name)
 		}
 	}
 	return a.Remove(ctx, old...)
-}
-
-func parsed(name, format string, into ...any) bool {
-	_, err := fmt.Sscanf(name, format, into...)
-	return err == nil
 }
 
 // beginBase begins to make a base of the newest revision.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,11 +180,9 @@ func testRetention(t *testing.T, random *rand.Rand) {
 	names, err := w.place.List(t.Context())
 	require.NoError(t, err)
 	for _, name := range names {
-		var s segment
-		var b base
-		if parsed(filepath.Base(name), "log-%d-%d-", &s.First, &s.Last) {
+		if s, ok := segmentNamed(name); ok {
 			require.Greater(t, s.Last, bases[0].Revision, name)
-		} else if parsed(name, "base-%d.db", &b.Revision) {
+		} else if b, ok := baseNamed(name); ok {
 			require.GreaterOrEqual(t, b.Revision, bases[0].Revision, name)
 		}
 	}

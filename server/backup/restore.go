@@ -60,7 +60,7 @@ type Source struct {
 	TempDir string
 }
 
-// Open finds what a moment needs, and reads all of it once to find damage. Errors: ErrNotCovered, ErrDamaged, the
+// Open finds what a moment needs, and reads all of it once to find damage. Errors: ErrNotCovered, ErrDamaged,
 // ErrIdentity, the place's. The caller closes it.
 func Open(ctx context.Context, from Source, at Moment) (_ *Backup, err error) {
 	b := &Backup{from: archive{Place: from.Place, identities: from.Identities}, tempDir: from.TempDir, at: at}
@@ -138,7 +138,7 @@ func (b *Backup) copySegments(ctx context.Context, first, last int64) (err error
 		b.log = b.from
 		return nil
 	}
-	if b.local, err = os.MkdirTemp(b.tempDir, "sqlbrain-restore-"); err != nil {
+	if err := b.makeLocal(); err != nil {
 		return err
 	}
 	b.log = archive{Place: directory(b.local), identities: b.from.identities}
@@ -149,13 +149,19 @@ func (b *Backup) copySegments(ctx context.Context, first, last int64) (err error
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(copies)
 	for _, name := range names {
-		var s segment
-		if _, err := fmt.Sscanf(name, "log-%d-%d-", &s.First, &s.Last); err == nil && s.Last > first && s.Last <= last &&
-			filepath.IsLocal(name) {
+		if s, ok := segmentNamed(name); ok && s.Last > first && s.Last <= last && filepath.IsLocal(name) {
 			group.Go(func() error { return b.copy(ctx, name, func(r io.Reader) (io.Reader, error) { return r, nil }) })
 		}
 	}
 	return group.Wait()
+}
+
+// makeLocal makes the local directory, unless it is there.
+func (b *Backup) makeLocal() (err error) {
+	if b.local == "" {
+		b.local, err = os.MkdirTemp(b.tempDir, "sqlbrain-restore-")
+	}
+	return err
 }
 
 // copy copies what change makes of a file into the local directory.
@@ -214,10 +220,8 @@ func (b *Backup) localBase(ctx context.Context) (path string, err error) {
 	if d, ok := b.from.Place.(directory); ok && len(b.from.identities) == 0 {
 		return filepath.Join(string(d), b.base.name()), nil
 	}
-	if b.local == "" {
-		if b.local, err = os.MkdirTemp(b.tempDir, "sqlbrain-restore-"); err != nil {
-			return "", err
-		}
+	if err := b.makeLocal(); err != nil {
+		return "", err
 	}
 	path = filepath.Join(b.local, b.base.name())
 	if _, err := os.Stat(path); err == nil { // of an earlier Load
