@@ -145,6 +145,9 @@ func (s *shipper) kept() []base {
 	return bases
 }
 
+// needed reports whether a moment after the first of the bases needs a segment.
+func needed(s segment, bases []base) bool { return s.Last > bases[0].Revision }
+
 // removeOld removes the bases that are not among those of the manifest, and the segments before all of them. A base
 // after all of them may be in the making.
 func (a archive) removeOld(ctx context.Context, bases []base) error {
@@ -156,7 +159,7 @@ func (a archive) removeOld(ctx context.Context, bases []base) error {
 	for _, name := range names {
 		s, isSegment := segmentNamed(name)
 		b, isBase := baseNamed(name)
-		if isSegment && s.Last <= bases[0].Revision || isBase && b.Revision < bases[len(bases)-1].Revision &&
+		if isSegment && !needed(s, bases) || isBase && b.Revision < bases[len(bases)-1].Revision &&
 			!slices.ContainsFunc(bases, func(x base) bool { return x.Revision == b.Revision }) {
 			old = append(old, name)
 		}

@@ -188,6 +188,47 @@ func testRetention(t *testing.T, random *rand.Rand) {
 	}
 }
 
+// TestIdleTableIsContinued: nothing is committed after a base for longer than moments are kept. Then the newest segment
+// is older than all that is kept, and its file is gone.
+func TestIdleTableIsContinued(t *testing.T) {
+	random := rand.New(rand.NewPCG(31, 32))
+	w := newWorld(t)
+	w.write(3, random)
+	now := w.clock
+	s := newShipper(Config{Store: w.store, To: w.place, Log: slog.New(slog.DiscardHandler), TempDir: t.TempDir(),
+		StateInterval: time.Hour, Interval: time.Nanosecond, Keep: 168 * time.Hour, Now: func() time.Time { return now }})
+	t.Cleanup(s.stop)
+	catchUp := func() {
+		t.Helper()
+		for require.NoError(t, s.step(t.Context())); s.position() < w.Revision(); {
+			require.NoError(t, s.step(t.Context()))
+		}
+	}
+	require.NoError(t, s.open(t.Context()))
+	catchUp()
+	w.write(2, random)
+	catchUp()
+	now = now.Add(25 * time.Hour) // a base is due
+	require.NoError(t, s.maintain(t.Context()))
+	require.NotNil(t, s.next)
+	<-s.next.job.done
+	now = now.Add(169 * time.Hour)
+	for len(s.manifest.Bases) != 1 || s.manifest.Bases[0].Revision != w.Revision() || s.dirty || s.removal != nil {
+		require.NoError(t, s.maintain(t.Context()))
+		if s.removal != nil {
+			<-s.removal.done
+		}
+	}
+	_, err := s.to.stored(t.Context(), s.manifest.Newest)
+	require.ErrorIs(t, err, ErrDamaged, "it is missing")
+
+	require.NoError(t, s.open(t.Context()))
+	w.write(2, random)
+	catchUp()
+	got, _ := w.restored(Moment{})
+	require.Equal(t, contents(t, w.Replica, 0), contents(t, got, 0))
+}
+
 // TestNewBasesLeaveNoGap: while one is made, segments are written, one of which ends at its revision.
 func TestNewBasesLeaveNoGap(t *testing.T) {
 	random := rand.New(rand.NewPCG(29, 30))

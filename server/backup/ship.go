@@ -199,7 +199,7 @@ func (s *shipper) open(ctx context.Context) error {
 	s.observe()
 	newest := s.manifest.Newest
 	s.gap = newest.Last != s.position() // a base is newer
-	if newest.Last > 0 {
+	if newest.Last > 0 && needed(newest, s.manifest.Bases) {
 		if _, err := s.to.stored(ctx, newest); err != nil {
 			return fmt.Errorf("%s: %w", newest.name(), err)
 		}
