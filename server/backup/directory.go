@@ -30,12 +30,13 @@ func (d directory) Read(_ context.Context, name string) (io.ReadCloser, error) {
 	return os.Open(filepath.Join(string(d), name))
 }
 
-// Create implements Place.
-func (d directory) Create(_ context.Context, name string, write func(io.Writer) error) error {
+// Create implements Place. If the disk hung until after the end of ctx, the file does not get its name: another leader
+// may have written it since.
+func (d directory) Create(ctx context.Context, name string, write func(io.Writer) error) error {
 	if err := durable.MakeDir(string(d), durable.FlushDir); err != nil {
 		return err
 	}
-	return durable.Create(filepath.Join(string(d), name), partPrefix, write, nil)
+	return durable.Create(filepath.Join(string(d), name), partPrefix, write, ctx.Err)
 }
 
 // List implements Place.
