@@ -37,5 +37,8 @@ func OpenPlace(target string) (Place, error) {
 	case u.Scheme == "s3" && u.Host != "" && u.Port() == "":
 		return openBucket(u)
 	}
+	if err != nil || u.User != nil || u.RawQuery != "" {
+		target = "the URL" // it may hold a secret
+	}
 	return nil, fmt.Errorf("%s names no place for a backup: it must be file:///DIRECTORY or s3://BUCKET/PREFIX", target)
 }

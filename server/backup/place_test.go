@@ -158,6 +158,15 @@ func TestPlaces(t *testing.T) {
 				}), failure)
 			}
 		}
+		for _, name := range []string{"one", "new"} { // a disk that hangs until another one leads
+			ended, cancel := context.WithCancel(ctx)
+			err := p.Create(ended, name, func(w io.Writer) error {
+				cancel()
+				return put([]byte("3"))(w)
+			})
+			cancel()
+			require.ErrorIs(t, err, context.Canceled)
+		}
 		content("one", []byte("2"))
 		names("one", "large")
 		require.NoError(t, p.Remove(ctx, "none", "large"))
@@ -167,9 +176,10 @@ func TestPlaces(t *testing.T) {
 
 func TestTargetsThatAreNoPlace(t *testing.T) {
 	for _, target := range []string{"", "backups", "/backups", "file://host/dir", "file:dir", "s3://", "s3:///prefix", "http://b/p",
-		"s3://user:secret@bucket/p", "s3://bucket/p?x=y", "s3://bucket:9000/p"} {
+		"s3://user:secret@bucket/p", "s3://user:secret%@bucket/p", "s3://bucket/p?key=secret", "s3://bucket/p?x=y", "s3://bucket:9000/p"} {
 		_, err := OpenPlace(target)
 		require.ErrorContains(t, err, "names no place for a backup", "%q", target)
+		require.NotContains(t, err.Error(), "secret")
 	}
 	t.Setenv("AWS_ENDPOINT_URL", "minio:9000")
 	_, err := OpenPlace("s3://bucket")
@@ -405,11 +415,12 @@ func TestRecipientsAndIdentities(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	require.NoError(t, os.WriteFile(path, []byte("AGE-SECRET-KEY-WRONG\n"), 0o600))
-	for _, name := range []string{"age1", "age1qqqq", path, filepath.Join(dir, "none")} {
+	for _, name := range []string{"age1", "age1qqqq", path, filepath.Join(dir, "none"), "AGE-SECRET-KEY-1Q"} {
 		_, err := Recipients([]string{name})
 		require.Error(t, err, name)
+		require.NotContains(t, err.Error(), "AGE-SECRET")
 	}
-	for _, name := range []string{path, filepath.Join(dir, "none")} {
+	for _, name := range []string{path, filepath.Join(dir, "none"), "AGE-SECRET-KEY-1Q"} {
 		_, err := Identities(name)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "AGE-SECRET")

@@ -25,7 +25,7 @@ func Recipients(names []string) (all []age.Recipient, err error) {
 	for _, name := range names {
 		lines := io.Reader(strings.NewReader(name))
 		if !strings.HasPrefix(name, "age1") {
-			file, err := os.ReadFile(name)
+			file, err := readKeys(name)
 			if err != nil {
 				return nil, err
 			}
@@ -41,20 +41,27 @@ func Recipients(names []string) (all []age.Recipient, err error) {
 }
 
 // Identities returns those of a file that age-keygen wrote, none for "".
-func Identities(path string) (_ []age.Identity, err error) {
+func Identities(path string) ([]age.Identity, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := os.Open(path)
+	file, err := readKeys(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	all, err := age.ParseIdentities(file)
+	all, err := age.ParseIdentities(bytes.NewReader(file))
 	if err != nil {
 		return nil, fmt.Errorf("%s is no file of identities of age: %w", path, err)
 	}
 	return all, nil
+}
+
+// readKeys reads a file of keys. Its error does not repeat a key that is given in place of a file.
+func readKeys(path string) ([]byte, error) {
+	if strings.HasPrefix(strings.ToUpper(path), "AGE-SECRET-KEY-") {
+		return nil, errors.New("an identity of age must be in a file")
+	}
+	return os.ReadFile(path)
 }
 
 // seal returns write with its output encrypted, if the archive has recipients.
