@@ -113,7 +113,8 @@ type Store interface {
 	// Lookup returns the index rows of keys, which are internal ones, in the order of keys: each joined as List does, or
 	// an empty ListRow for a missing one. It splits long lists into several statements. It stops once about maxBytes
 	// bytes were read (0: no bound), at least one row; more reports that an empty ListRow may be of a row that was
-	// not read. The answer is one snapshot, but for keys that are changed and compacted meanwhile: they may be newer.
+	// not read. The answer is one snapshot, but for keys that are changed and compacted during the call: they may be
+	// newer.
 	Lookup(ctx context.Context, keys [][]byte, maxBytes int) (rows []ListRow, more bool, err error)
 	// Count counts, in one snapshot, the index rows of [start, end) that are not
 	// tombstones and whose ModRevision is at most rev (live), and all those

@@ -42,9 +42,9 @@ compacted since, or while the first file was written, with another such file. Ea
 log is larger than the newest file, another one follows. What only moments before --backup-keep need
 is removed. One process at a time should write there.
 
-For s3:// it takes endpoint, region and credentials from AWS_ENDPOINT_URL, AWS_REGION,
-AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, the files of the AWS tools, or the role of the machine or
-pod.
+For s3:// it takes endpoint and region from AWS_ENDPOINT_URL and AWS_REGION, and credentials from
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the files of the AWS tools, or the role of the machine
+or pod.
 
 FILE must not exist. It appears under its name once it is complete and on disk, with mode 0600.
 Until then its directory holds temporary files, of up to twice the size of the backup.`,

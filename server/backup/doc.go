@@ -7,7 +7,7 @@
 //	base-R.db               the store at revision R
 //	log-A-B-HASH.seg        the commits of the revisions A to B
 //
-// Files but the manifest never change. Each has its name once it is complete and flushed, and the manifest names it
+// Segments never change. Each file has its name once it is complete and flushed, and the manifest names it
 // afterwards. A file that the manifest does not lead to is no part of the backup.
 //
 // All but the manifest may be encrypted: seal.go.
@@ -27,10 +27,11 @@
 //     but not while the shipper catches up: the log does not have their changes. The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
-//     of a file decide its name (TestTwoShippers, TestShipToObjectStorage).
+//     of a segment decide its name (TestTwoShippers, TestShipToObjectStorage).
 //   - A new base follows daily, or when the segments are larger than the newest one. A segment ends at its revision, so
-//     it leaves no gap (TestNewBasesLeaveNoGap). The manifest first stops to name what no kept moment needs, and then
-//     those files are removed, at the next start too (TestRetentionKeepsEveryMoment).
+//     it leaves no gap (TestNewBasesLeaveNoGap). What no kept
+//     moment needs is removed from the manifest, and then from the place, at the next start too
+//     (TestRetentionKeepsEveryMoment, TestIdleTableIsContinued).
 //   - Leaders that ship in turns leave no gap (TestKeepersTakeTurns), and a place that fails or hangs does not hold up a
 //     leader (TestKeeperOutlivesFailures, TestHungPlaceHoldsUpNothing).
 //

@@ -62,7 +62,7 @@ func (k *Keeper) ship(ctx context.Context) {
 }
 
 // Close waits until nothing is written any longer; Lead's ctx must have ended. If the place does not return within the
-// time, it leaves the goroutine behind and reports false.
+// time, it gives the goroutine up and reports false.
 func (k *Keeper) Close(patience time.Duration) bool {
 	k.cancel()
 	timer := time.NewTimer(patience)

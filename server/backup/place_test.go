@@ -175,8 +175,10 @@ func TestPlaces(t *testing.T) {
 }
 
 func TestTargetsThatAreNoPlace(t *testing.T) {
-	for _, target := range []string{"", "backups", "/backups", "file://host/dir", "file:dir", "s3://", "s3:///prefix", "http://b/p",
-		"s3://user:secret@bucket/p", "s3://user:secret%@bucket/p", "s3://bucket/p?key=secret", "s3://bucket/p?x=y", "s3://bucket:9000/p"} {
+	for _, target := range []string{"", "backups", "/backups", "file://host/dir", "file:dir", "s3://", "s3:///prefix",
+		"http://b/p",
+		"s3://user:secret@bucket/p", "s3://user:secret%@bucket/p", "s3://bucket/p?key=secret",
+		"s3://bucket/p?x=y", "s3://bucket:9000/p"} {
 		_, err := OpenPlace(target)
 		require.ErrorContains(t, err, "names no place for a backup", "%q", target)
 		require.NotContains(t, err.Error(), "secret")

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// partBytes is the size of the parts of a large file, one of which is in memory. A file has up to 10,000.
+	// partBytes is the size of the parts of a large file, up to three of which are in memory. A file has up to 10,000.
 	partBytes = 32 << 20
 	// silence is how long a connection may pass no byte in either direction.
 	silence = time.Minute
@@ -39,7 +39,7 @@ var (
 )
 
 // bucket is a Place in object storage that speaks S3. It replaces a manifest only if that is the one which it read or
-// wrote last, where the server can tell: then two processes that ship take turns, and lose nothing of each other.
+// wrote last, if the server knows If-Match: then two processes that ship take turns, and lose nothing of each other.
 type bucket struct {
 	client       minio.Core
 	name, prefix string
@@ -48,8 +48,8 @@ type bucket struct {
 	manifest string // ETag of the manifest, "" unless it was read or written
 }
 
-// openBucket returns the place s3://BUCKET/PREFIX. Endpoint, region and credentials come from the environment and the
-// files of the AWS tools, or the machine's or pod's role.
+// openBucket returns the place s3://BUCKET/PREFIX. Endpoint and region come from the environment, credentials also from
+// the files of the AWS tools, or the machine's or pod's role.
 func openBucket(u *url.URL) (*bucket, error) {
 	endpoint, err := url.Parse(cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"),
 		"https://s3.amazonaws.com"))
@@ -187,7 +187,7 @@ func (r *resumed) Read(p []byte) (int, error) {
 	}
 }
 
-// Create implements Place. It keeps up to a part in memory.
+// Create implements Place. It keeps up to three parts in memory.
 func (b *bucket) Create(ctx context.Context, name string, write func(io.Writer) error) error {
 	r, w := io.Pipe()
 	written := make(chan struct{})
