@@ -222,15 +222,17 @@ gosec:
 #   results     beside etcd and kine: over an hour; QUICK=1 minutes, into bin/bench-quick
 #   scoreboard  objects that come and go, beside etcd and kine: half an hour
 #   interference  what background work costs other clients, beside etcd
+#   nodes       a Kubernetes cluster of many nodes, beside etcd: five minutes
 #   zones       three members in three zones, beside etcd
 #   report      nothing: the pages are written again
 .PHONY: bench
-bench: ## Measure into docs/benchmarks: WHAT=results (default), scoreboard, interference, zones or report; BENCH_ARGS go to it
+bench: ## Measure into docs/benchmarks: WHAT=results (default), scoreboard, interference, nodes, zones or report; BENCH_ARGS go to it
 	cd integration/bench && $(BENCH_$(or $(WHAT),results))
 BENCH_results = $(GO) run . results $(if $(QUICK),--quick --rounds 1 --out $(CURDIR)/bin/bench-quick) $(BENCH_ARGS) \
   $(if $(QUICK),,&& $(BENCH_report))
 BENCH_scoreboard = $(GO) run . scoreboard $(BENCH_ARGS)
 BENCH_interference = $(GO) run . interference $(BENCH_ARGS)
+BENCH_nodes = $(GO) run . nodes $(BENCH_ARGS)
 BENCH_zones = $(GO) test -count=1 -timeout 30m -v ./zones -write-page
 BENCH_report = $(GO) run . report
 

@@ -4,6 +4,7 @@
 //	bench results      the same workloads on sqlbrain, etcd and kine, several rounds
 //	bench scoreboard   objects that come and go, in the same way
 //	bench interference what background work costs other clients
+//	bench nodes        a Kubernetes cluster of many nodes
 //	bench report       write the pages and the quoted figures again from what was measured
 //
 // The comparisons need Linux, Go to build the peers, and MySQL or MariaDB for the systems on

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/interfere"
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
 )
@@ -24,9 +20,6 @@ func newInterferenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "interference", Short: "What compactions, snapshots, lists and the like cost other clients", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(p.systems) == 0 {
-				p.systems = []string{"etcd", "sqlbrain-sqlite"} // kine lacks most of the work
-			}
 			return runInterference(cmd.Context(), &p, rounds, o)
 		},
 	}
@@ -38,37 +31,23 @@ func newInterferenceCommand() *cobra.Command {
 }
 
 // runInterference measures each system in turn, and writes the page.
-func runInterference(ctx context.Context, p *place, rounds int, o interfere.Options) (err error) {
-	env, systems, undo, err := p.environment(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, undo()) }()
+func runInterference(ctx context.Context, p *place, rounds int, o interfere.Options) error {
 	found := map[string]map[string][]interfere.Figure{} // by work and system
 	var works []string
-	for range rounds {
-		for _, s := range systems {
-			if err := interfere.Run(ctx, env, s, o, func(f interfere.Figure) {
-				fmt.Fprintf(os.Stderr, "%s: %+v\n", s.Name(), f)
-				if found[f.Work] == nil {
-					found[f.Work] = map[string][]interfere.Figure{}
-					works = append(works, f.Work)
-				}
-				found[f.Work][s.Name()] = append(found[f.Work][s.Name()], f)
-			}); err != nil {
-				return fmt.Errorf("%s: %w", s.Name(), err)
+	return p.inTurn(ctx, "interference", rounds, func(env *system.Environment, s system.System) error {
+		return interfere.Run(ctx, env, s, o, func(f interfere.Figure) {
+			fmt.Fprintf(os.Stderr, "%s: %+v\n", s.Name(), f)
+			if found[f.Work] == nil {
+				found[f.Work] = map[string][]interfere.Figure{}
+				works = append(works, f.Work)
 			}
-		}
-	}
-	file := &result.File{Started: time.Now(), Versions: env.Programs.Versions()}
-	if file.Machine, err = machine.Look(env.Dir); err != nil {
-		return err
-	}
-	return writePage(p.out, "interference", file, func(f *result.File) string {
+			found[f.Work][s.Name()] = append(found[f.Work][s.Name()], f)
+		})
+	}, func(systems []system.System, conditions string) string {
 		return fmt.Sprintf("# Interference\n\nWritten by `make bench WHAT=interference`. %d clients put and get keys of "+
 			"their own, while another "+
 			"one works with %d keys of %d versions and %d bytes. Medians of %d rounds in turn.\n\n",
-			o.Clients, o.Keys, o.Versions, o.ValueSize, rounds) + report.Conditions(f) +
+			o.Clients, o.Keys, o.Versions, o.ValueSize, rounds) + conditions +
 			"\n| work | system | s | puts: p99, longest, ms | gets | puts a second |\n|---|---|---|---|---|---|\n" +
 			interferenceRows(systems, works, found)
 	})

@@ -30,6 +30,7 @@ func newCommand() *cobra.Command {
 			"and compare them",
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	cmd.AddCommand(results.command(), scoreboard.command(), newInterferenceCommand(), newReportCommand())
+	cmd.AddCommand(results.command(), scoreboard.command(), newInterferenceCommand(), newNodesCommand(),
+		newReportCommand())
 	return cmd
 }

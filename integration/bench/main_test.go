@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/interfere"
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/nodes"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/plan"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
@@ -180,4 +181,13 @@ func TestInterference(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(page), "| compaction of all versions | sqlbrain-sqlite |")
 	require.NotContains(t, string(page), "failed")
+}
+
+func TestNodes(t *testing.T) {
+	p := testPlace(t)
+	require.NoError(t, runNodes(t.Context(), p, 1, nodes.Tiny))
+	page, err := os.ReadFile(filepath.Join(p.out, "nodes.md"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), "| until a namespace's watcher has it, p99 ms |")
+	require.NotContains(t, string(page), "NaN")
 }

@@ -87,6 +87,34 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog}, systems, undo, nil
 }
 
+// inTurn measures each system, round by round, and writes the page, which is made of the conditions. Without --systems
+// they are etcd and sqlbrain on SQLite.
+func (p *place) inTurn(ctx context.Context, name string, rounds int,
+	measure func(*system.Environment, system.System) error,
+	page func(systems []system.System, conditions string) string) (err error) {
+	if len(p.systems) == 0 {
+		p.systems = []string{"etcd", "sqlbrain-sqlite"} // kine lacks most of what is measured
+	}
+	env, systems, undo, err := p.environment(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, undo()) }()
+	file := &result.File{Started: time.Now(), Versions: env.Programs.Versions()}
+	if file.Machine, err = machine.Look(env.Dir); err != nil {
+		return err
+	}
+	for round := range rounds {
+		for i := range systems {
+			s := systems[(i+round)%len(systems)]
+			if err := measure(env, s); err != nil {
+				return fmt.Errorf("%s: %w", s.Name(), err)
+			}
+		}
+	}
+	return writePage(p.out, name, file, func(f *result.File) string { return page(systems, report.Conditions(f)) })
+}
+
 // comparison is a plan that is run on each system, several rounds, and a page about it. The results are in a JSON
 // file next to the page.
 type comparison struct {

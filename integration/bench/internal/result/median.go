@@ -21,6 +21,14 @@ func SpreadOf(values []float64) Spread {
 	return Spread{median, v[0], v[len(v)-1]}
 }
 
+// Quantile returns the value that q of the values do not exceed, 0 <= q < 1; NaN if there are none.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	return slices.Sorted(slices.Values(values))[int(float64(len(values))*q)]
+}
+
 // Of returns the figures of a cell on a system, of all rounds.
 func (f *File) Of(system, cell string) []Figure {
 	var found []Figure

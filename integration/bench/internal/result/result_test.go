@@ -16,6 +16,12 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{3, 1, 9}, SpreadOf([]float64{9, 1, 2, 4}))
 }
 
+func TestQuantile(t *testing.T) {
+	require.True(t, math.IsNaN(Quantile(nil, 0.5)))
+	require.Equal(t, 2.0, Quantile([]float64{3, 2, 1}, 0.5))
+	require.Equal(t, 3.0, Quantile([]float64{3, 2, 1}, 0.99))
+}
+
 func TestFileIsReadBackAndContinued(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "results.json")
 	f, err := Read(path)
