@@ -65,6 +65,8 @@ const developers = group('Developers',
   page('Side by side', '/developers/benchmarks/results'),
   page('Scoreboard', '/developers/benchmarks/scoreboard'),
   page('A hundred control planes', '/developers/benchmarks/planes'),
+  page('Three zones', '/developers/benchmarks/zones'),
+  page('Interference', '/developers/benchmarks/interference'),
   page('By size of the data', '/developers/benchmarks/growth'),
   page('Releases', '/developers/releasing'))
 
