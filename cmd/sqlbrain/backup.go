@@ -58,8 +58,8 @@ Until then its directory holds temporary files, of up to twice the size of the b
 			if continuous {
 				return p.ship(cmd.Context(), to, output)
 			}
-			if len(p.settings.BackupRecipients) > 0 {
-				return &usageError{errors.New("--backup-recipient needs --continuous")}
+			if cmd.Flags().Changed("backup-keep") || len(p.settings.BackupRecipients) > 0 {
+				return &usageError{errors.New("--backup-keep and --backup-recipient need --continuous")}
 			}
 			return p.backup(cmd.Context(), to, output)
 		},
@@ -71,6 +71,7 @@ Until then its directory holds temporary files, of up to twice the size of the b
 		panic(err) // the flag is there
 	}
 	addOutputFlag(cmd, &output)
+	cmd.AddCommand(p.newVerifyCommand())
 	return cmd
 }
 
@@ -117,6 +118,9 @@ func (p *program) ship(ctx context.Context, target string, form output) error {
 		}
 		return backup.Ship(ctx, cfg)
 	})
+	if err == nil && newest == 0 {
+		err = errors.New("it was stopped before anything was written")
+	}
 	if err != nil {
 		return err
 	}
@@ -134,7 +138,10 @@ func (p *program) ship(ctx context.Context, target string, form output) error {
 // backUp prepares the backup that c's replica writes while it leads. The caller must call stop when that has ended.
 func backUp(c *config.Config, store sqlstore.Store) (stop func(), err error) {
 	if c.BackupTo == "" {
-		return func() {}, nil
+		if len(c.BackupRecipients) > 0 {
+			err = &usageError{errors.New("--backup-recipient needs --backup-to")}
+		}
+		return func() {}, err
 	}
 	cfg, err := backupConfig(c, c.BackupTo)
 	if err != nil {

@@ -311,6 +311,22 @@ func TestContinuousBackup(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, held.Keys, 32)
 
+		verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
+		a = succeed(t, append(verify, "--datastore", datastore)...)
+		require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
+		require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d", kept+1))
+		execute(t, append(verify, "--datastore", other)...).requireRefused(t,
+			fmt.Sprintf("is at revision %d, and the backup at %d", kept, kept+1))
+		segments, err := filepath.Glob(filepath.Join(strings.TrimPrefix(target, "file://"), "log-*"))
+		require.NoError(t, err)
+		content, err := os.ReadFile(segments[0])
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(segments[0]))
+		damaged := execute(t, verify...)
+		damaged.requireRefused(t, "the backup is damaged")
+		require.Contains(t, damaged.stdout, filepath.Base(segments[0]))
+		require.NoError(t, os.WriteFile(segments[0], content, 0o600))
+
 		for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
 			"noon": "neither a time", "0": "revisions begin at 1"} {
 			execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",

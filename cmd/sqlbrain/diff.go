@@ -66,10 +66,7 @@ moment on: it fills a temporary SQLite file from it.`,
 	f := cmd.Flags()
 	f.StringVar(&c.from, "at", "", "the earlier moment: "+atHelp)
 	f.StringVar(&c.to, "and", "", "the later moment; now, if it is not given")
-	f.StringVar(&c.archived.url, "from", "", "the `URL` of a continuous backup, in place of the database")
-	f.StringVar(&c.archived.identity, "backup-identity", "",
-		"with --from of an encrypted backup: `file` with an identity of age")
-	f.StringVar(&c.archived.tempDir, "tmpdir", "", "with --from: `directory` for temporary files (default: the system's)")
+	c.archived.bind(f)
 	f.BoolVar(&c.yaml, "yaml", false, "print the deleted objects of Kubernetes as YAML")
 	addOutputFlag(cmd, &c.output)
 	if err := cmd.MarkFlagRequired("at"); err != nil {

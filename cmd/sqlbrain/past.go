@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/sqlbrain/sqlbrain/migrations"
@@ -77,15 +78,18 @@ type archived struct {
 	tempDir       string // "": the system's
 }
 
+// bind adds its flags.
+func (a *archived) bind(f *pflag.FlagSet) {
+	f.StringVar(&a.url, "from", "", "the `URL` of a continuous backup")
+	f.StringVar(&a.identity, "backup-identity", "", "with --from of an encrypted backup: `file` with an identity of age")
+	f.StringVar(&a.tempDir, "tmpdir", "", "with --from: `directory` for temporary files (default: the system's)")
+}
+
 // open opens the backup at a moment that a flag names, at its end if that is empty.
 func (a *archived) open(ctx context.Context, flag, text string) (*backup.Backup, error) {
-	place, err := backup.OpenPlace(a.url)
+	source, err := a.source()
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--from %w", err)}
-	}
-	identities, err := backup.Identities(a.identity)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--backup-identity: %w", err)}
+		return nil, err
 	}
 	var moment backup.Moment
 	if text != "" {
@@ -93,11 +97,29 @@ func (a *archived) open(ctx context.Context, flag, text string) (*backup.Backup,
 			return nil, err
 		}
 	}
-	return backup.Open(ctx, backup.Source{Place: place, Identities: identities, TempDir: a.tempDir}, moment)
+	return backup.Open(ctx, source, moment)
+}
+
+// source returns what the flags name.
+func (a *archived) source() (backup.Source, error) {
+	place, err := backup.OpenPlace(a.url)
+	if err != nil {
+		return backup.Source{}, &usageError{fmt.Errorf("--from %w", err)}
+	}
+	identities, err := backup.Identities(a.identity)
+	if err != nil {
+		return backup.Source{}, &usageError{fmt.Errorf("--backup-identity: %w", err)}
+	}
+	return backup.Source{Place: place, Identities: identities, TempDir: a.tempDir}, nil
 }
 
 // withPast runs f on a temporary SQLite file that is filled from the backup at a moment.
-func (a *archived) withPast(ctx context.Context, flag, text string, f func(*past) error) (err error) {
+func (a *archived) withPast(ctx context.Context, flag, text string, f func(*past) error) error {
+	return a.withStore(ctx, flag, text, func(store sqlstore.Store) error { return withPastOf(ctx, store, f) })
+}
+
+// withStore runs f on a temporary SQLite file that is filled from the backup at a moment.
+func (a *archived) withStore(ctx context.Context, flag, text string, f func(sqlstore.Store) error) (err error) {
 	b, err := a.open(ctx, flag, text)
 	if err != nil {
 		return err
@@ -127,7 +149,7 @@ func (a *archived) withPast(ctx context.Context, flag, text string, f func(*past
 	if _, err := b.Load(ctx, store, snapshot.LoadOptions{}); err != nil {
 		return err
 	}
-	return withPastOf(ctx, store, f)
+	return f(store)
 }
 
 // parseMoment reads a flag that names a revision, or a time: then revision is 0.

@@ -116,6 +116,22 @@ func (a archive) manifest(ctx context.Context) (m manifest, err error) {
 	return m, nil
 }
 
+// complete reads the manifest of a backup that can be restored. Errors: ErrNotCovered if it has no base, ErrIdentity,
+// errPlain, ErrDamaged, the place's.
+func (a archive) complete(ctx context.Context) (m manifest, err error) {
+	m, err = a.manifest(ctx)
+	switch {
+	case err != nil:
+	case m.Encrypted && len(a.identities) == 0:
+		err = ErrIdentity
+	case len(m.Bases) == 0:
+		err = fmt.Errorf("%w: %s has no base", ErrNotCovered, a)
+	case !m.Encrypted && len(a.identities) > 0:
+		err = errPlain
+	}
+	return m, err
+}
+
 func (a archive) setManifest(ctx context.Context, m manifest) error {
 	raw, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

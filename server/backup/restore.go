@@ -63,21 +63,15 @@ type Source struct {
 // Open finds what a moment needs, and reads all of it once to find damage. Errors: ErrNotCovered, ErrDamaged,
 // ErrIdentity, the place's. The caller closes it.
 func Open(ctx context.Context, from Source, at Moment) (_ *Backup, err error) {
-	b := &Backup{from: archive{Place: from.Place, identities: from.Identities}, tempDir: from.TempDir, at: at}
+	b := newBackup(from, at)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	m, err := b.from.manifest(ctx)
+	m, err := b.from.complete(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if m.Encrypted && len(from.Identities) == 0 {
-		return nil, ErrIdentity
-	}
-	if len(m.Bases) == 0 {
-		return nil, fmt.Errorf("%w: %s has no base", ErrNotCovered, from.Place)
 	}
 	end, until, following := m.Newest, m.Until, int64(math.MaxInt64)
 	i := len(m.Bases) - 1
@@ -88,23 +82,7 @@ func Open(ctx context.Context, from Source, at Moment) (_ *Backup, err error) {
 				history.FormatTime(next.At))
 		}
 	}
-	b.base = m.Bases[i]
-	b.newest, b.began = b.base.Revision, b.base.At
-	if err := b.copySegments(ctx, b.base.Revision, end.Last); err != nil {
-		return nil, err
-	}
-	b.segments, b.damage = b.log.chain(ctx, end, b.base.Revision+1)
-	if errors.Is(b.damage, ErrIdentity) || ctx.Err() != nil {
-		return nil, b.damage
-	}
-	err = b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
-		if b.newestTime.IsZero() && at.Before(b.began) {
-			b.began = at
-		}
-		b.newest, b.newestTime = rec.ModRevision, at
-		return nil
-	})
-	switch {
+	switch err = b.replay(ctx, m.Bases[i], end); {
 	case err != nil:
 	case b.passed, at.Revision > 0 && b.newest == at.Revision: // the rest does not matter
 	case b.damage != nil:
@@ -118,6 +96,30 @@ func Open(ctx context.Context, from Source, at Moment) (_ *Backup, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+func newBackup(from Source, at Moment) *Backup {
+	return &Backup{from: archive{Place: from.Place, identities: from.Identities}, tempDir: from.TempDir, at: at}
+}
+
+// replay chooses a base, finds the segments after it up to end, and reads them up to the moment.
+func (b *Backup) replay(ctx context.Context, base base, end segment) error {
+	b.base = base
+	b.newest, b.began = base.Revision, base.At
+	if err := b.copySegments(ctx, base.Revision, end.Last); err != nil {
+		return err
+	}
+	b.segments, b.damage = b.log.chain(ctx, end, base.Revision+1)
+	if errors.Is(b.damage, ErrIdentity) || ctx.Err() != nil {
+		return b.damage
+	}
+	return b.Versions(ctx, func(rec *coder.Record, at time.Time) error {
+		if b.newestTime.IsZero() && at.Before(b.began) {
+			b.began = at
+		}
+		b.newest, b.newestTime = rec.ModRevision, at
+		return nil
+	})
 }
 
 // Close removes temporary files.
@@ -202,17 +204,25 @@ func (b *Backup) Newest() (revision int64, at time.Time) { return b.newest, b.ne
 // Load fills a store with the backup, see snapshot.Saved.Load.
 func (b *Backup) Load(ctx context.Context, store sqlstore.Store,
 	o snapshot.LoadOptions) (l *snapshot.Loaded, err error) {
-	path, err := b.localBase(ctx)
+	file, err := b.openBase(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
-	}
-	file, err := snapshot.Open(ctx, path, false)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	o.Log = b
 	return file.Load(ctx, store, o)
+}
+
+// openBase opens the base, and checks it. Errors: snapshot.ErrDamaged, ErrIdentity, the place's.
+func (b *Backup) openBase(ctx context.Context) (file *snapshot.Saved, err error) {
+	path, err := b.localBase(ctx)
+	if err == nil {
+		file, err = snapshot.Open(ctx, path, false)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.base.name(), err)
+	}
+	return file, nil
 }
 
 // localBase returns the path of the base, or of a copy that is not encrypted.

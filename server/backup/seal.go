@@ -15,10 +15,8 @@ var (
 	// ErrIdentity: an encrypted backup cannot be read.
 	ErrIdentity = errors.New("the backup is encrypted: name a file with an identity of one of its recipients")
 	errSealed   = errors.New("a backup is encrypted as a whole or not at all: choose an empty place, or its recipients")
+	errPlain    = errors.New("the backup is not encrypted, but an identity is given: is it the right one?")
 )
-
-// ageIntro begins all files that age encrypted.
-const ageIntro = "age-encryption.org/v1\n"
 
 // Recipients returns the recipients that are named: each as age1…, or as a file that lists some.
 func Recipients(names []string) (all []age.Recipient, err error) {
@@ -78,21 +76,13 @@ func (a archive) seal(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// unseal returns what a file of the place holds. Errors: ErrIdentity, ErrDamaged.
+// unseal returns what a file of the place holds. With identities, a file that is not encrypted is damaged: who can write
+// to the place must not be able to replace the backup. Errors: ErrIdentity, ErrDamaged.
 func (a archive) unseal(file io.Reader) (io.Reader, error) {
-	intro := make([]byte, len(ageIntro))
-	n, err := io.ReadFull(file, intro)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	whole := io.MultiReader(bytes.NewReader(intro[:n]), file)
-	if string(intro[:n]) != ageIntro {
-		return whole, nil
-	}
 	if len(a.identities) == 0 {
-		return nil, ErrIdentity
+		return file, nil
 	}
-	plain, err := age.Decrypt(whole, a.identities...)
+	plain, err := age.Decrypt(file, a.identities...)
 	if mismatch := (*age.NoIdentityMatchError)(nil); errors.As(err, &mismatch) {
 		return nil, fmt.Errorf("%w: none of these is", ErrIdentity)
 	}

@@ -1,10 +1,13 @@
 package export
 
 import (
+	"cmp"
 	"context"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -15,6 +18,19 @@ import (
 // the database's.
 func OpenTable(ctx context.Context, store sqlstore.Store) (*Snapshot, error) {
 	return New(store, &table{store: store}).OpenSnapshot(ctx, auth.System)
+}
+
+// HashTable returns the hash of HashKV up to a revision of a table that this process does not serve, as after a
+// compaction at compacted. It reads the whole table. Errors: mvcc.ErrCompacted if more than that was compacted, also
+// meanwhile; the database's.
+func HashTable(ctx context.Context, store sqlstore.Store, rev, compacted int64,
+	marshal func(*coder.Record) ([]byte, error)) (uint32, error) {
+	t := &table{store: store}
+	hash, err := New(store, t).hashUpTo(ctx, rev, compacted, marshal)
+	if mark, merr := t.Mark(ctx); merr != nil || mark > compacted {
+		return 0, cmp.Or(merr, error(mvcc.ErrCompacted))
+	}
+	return hash, err
 }
 
 // table implements Node by reading the table.

@@ -33,6 +33,9 @@ func (s *Settings) checkNames() error {
 			return s.invalid("backup-to", "%w", err)
 		}
 	}
+	if s.Given("backup-recipient") && len(s.BackupRecipients) == 0 {
+		return s.invalid("backup-recipient", "names nobody, so the backup would not be encrypted")
+	}
 	if s.Node.Name == "" {
 		return s.invalid("name", "must not be empty")
 	}

@@ -1,0 +1,69 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Span is a part of a backup in which every moment can be restored.
+type Span struct {
+	First int64     `json:"first_revision"`
+	Last  int64     `json:"last_revision"`
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"` // when Last was committed
+}
+
+// Verify reads all that a manifest leads to, and decodes every row of the log. It returns what can be restored, in
+// order, and each damage. Errors: ErrNotCovered if there is no base, ErrDamaged of the manifest, ErrIdentity, the
+// place's.
+func Verify(ctx context.Context, from Source) (spans []Span, damages []error, err error) {
+	m, err := newBackup(from, Moment{}).from.complete(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, base := range m.Bases {
+		end := m.Newest
+		if i+1 < len(m.Bases) {
+			end = m.Bases[i+1].Before
+		}
+		b := newBackup(from, Moment{})
+		found, usable, err := b.verify(ctx, base, end)
+		if err = errors.Join(err, b.Close()); err != nil {
+			return nil, nil, err
+		}
+		damages = append(damages, found...)
+		span := Span{First: base.Revision, Last: b.newest, From: base.At, To: later(base.At, b.newestTime)}
+		last := len(spans) - 1
+		switch {
+		case last >= 0 && spans[last].Last == base.Revision: // it leads over to this base
+			if usable {
+				spans[last].Last, spans[last].To = span.Last, span.To
+			}
+		case usable:
+			spans = append(spans, span)
+		}
+	}
+	return spans, damages, nil
+}
+
+// verify verifies a base, and the segments after it up to end. usable says that moments from the base to b.newest can
+// be restored.
+func (b *Backup) verify(ctx context.Context, base base, end segment) (damages []error, usable bool, err error) {
+	if err := b.replay(ctx, base, end); errors.Is(err, ErrDamaged) {
+		damages = append(damages, err)
+	} else if err != nil {
+		return nil, false, err
+	}
+	if b.damage != nil {
+		damages = append(damages, b.damage)
+	}
+	file, err := b.openBase(ctx)
+	if err == nil {
+		return damages, true, file.Close()
+	}
+	if ctx.Err() != nil || errors.Is(err, ErrIdentity) {
+		return nil, false, err
+	}
+	return append(damages, err), false, nil // as archive.chain takes a segment that it cannot read
+}
