@@ -3,6 +3,7 @@ package backup
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
 // objectStorage is an S3 server in this process. fault, if not nil, may answer in its place: then it returns true.
@@ -150,12 +153,13 @@ func TestPlaces(t *testing.T) {
 		content("large", large)
 		names("one", "large")
 
-		failure := errors.New("the disk of the source")
-		for _, written := range []int{0, 1, len(large)} {
-			for _, name := range []string{"one", "new"} {
-				require.ErrorIs(t, p.Create(ctx, name, func(w io.Writer) error {
-					return errors.Join(put(large[:written])(w), failure)
-				}), failure)
+		for _, failure := range []error{errors.New("the disk of the source"), io.EOF, fmt.Errorf("reading: %w", io.EOF)} {
+			for _, written := range []int{0, 1, len(large)} {
+				for _, name := range []string{"one", "new"} {
+					require.ErrorIs(t, p.Create(ctx, name, func(w io.Writer) error {
+						return cmp.Or(put(large[:written])(w), failure)
+					}), failure)
+				}
 			}
 		}
 		for _, name := range []string{"one", "new"} { // a disk that hangs until another one leads
@@ -397,7 +401,7 @@ func TestEncryptedBackup(t *testing.T) {
 		for _, name := range names {
 			content, err := archive{Place: p}.read(t.Context(), name)
 			require.NoError(t, err)
-			require.Equal(t, name != manifestName, bytes.HasPrefix(content, []byte(ageIntro)), name)
+			require.Equal(t, name != manifestName, bytes.HasPrefix(content, []byte("age-encryption.org/v1\n")), name)
 			require.NotContains(t, string(content), string(secret))
 			require.NotContains(t, string(content), string(identity))
 		}
@@ -409,7 +413,29 @@ func TestEncryptedBackup(t *testing.T) {
 		_, err = Open(t.Context(), w.source(), Moment{})
 		require.ErrorIs(t, err, ErrIdentity)
 		w.recipients = nil
-		require.ErrorIs(t, w.refused(w.store), errSealed)
+		err = w.refused(w.store)
+		require.ErrorIs(t, err, errSealed)
+		require.ErrorAs(t, err, new(placeError))
+
+		w.identities = identities
+		b = w.open(Moment{})
+		base := b.base.name()
+		require.NoError(t, p.Create(t.Context(), base, put([]byte("SQLite format 3"))))
+		_, err = b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
+		require.ErrorIs(t, err, ErrDamaged, "who may write to the place has replaced it by one that is not encrypted")
+		require.NoError(t, b.Close())
+		spans, damages, err := Verify(t.Context(), w.source())
+		require.NoError(t, err)
+		require.Empty(t, spans)
+		require.Len(t, damages, 1)
+		require.ErrorContains(t, damages[0], base)
+		a := archive{Place: p}
+		m, err := a.manifest(t.Context())
+		require.NoError(t, err)
+		m.Encrypted = false
+		require.NoError(t, a.setManifest(t.Context(), m))
+		_, err = Open(t.Context(), w.source(), Moment{})
+		require.ErrorIs(t, err, errPlain)
 	})
 }
 

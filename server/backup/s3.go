@@ -193,19 +193,23 @@ func (b *bucket) Create(ctx context.Context, name string, write func(io.Writer) 
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		_ = w.CloseWithError(write(w)) // returns nil
+		err := write(w)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err) // io.EOF itself would end the file
+		}
+		_ = w.CloseWithError(err) // returns nil
 	}()
 	defer func() {
 		_ = r.Close() // returns nil; ends write
 		<-written
 	}()
 	var first bytes.Buffer
-	_, err := io.CopyN(&first, r, partBytes)
-	if err != nil && !errors.Is(err, io.EOF) {
+	size, err := io.Copy(&first, io.LimitReader(r, partBytes))
+	if err != nil {
 		return err
 	}
-	content, size := io.Reader(bytes.NewReader(first.Bytes())), int64(first.Len())
-	if err == nil {
+	content := io.Reader(bytes.NewReader(first.Bytes()))
+	if size == partBytes {
 		content, size = io.MultiReader(content, r), -1
 	}
 	o := minio.PutObjectOptions{PartSize: partBytes, ContentType: "application/octet-stream"}
