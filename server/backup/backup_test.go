@@ -17,6 +17,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/minio/minio-go/v7"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	"google.golang.org/protobuf/proto"
@@ -104,8 +105,7 @@ func (w *world) ship() {
 	defer cancel()
 	newest := w.Revision()
 	err := Ship(ctx, Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 500,
-		Interval:     time.Millisecond, Shipped: func(revision int64) {
+		SegmentBytes: 500, Interval: time.Millisecond, StateInterval: 100 * time.Millisecond, Shipped: func(revision int64) {
 			if revision >= newest {
 				cancel()
 			}
@@ -116,7 +116,7 @@ func (w *world) ship() {
 // shipper returns one whose steps the test calls.
 func (w *world) shipper() *shipper {
 	s := newShipper(Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 1 << 20, StateInterval: time.Hour, Metrics: NewMetrics(nil)})
+		Interval: time.Nanosecond, SegmentBytes: 1 << 20, StateInterval: time.Hour, Metrics: NewMetrics(nil)})
 	w.t.Cleanup(s.stop)
 	require.NoError(w.t, s.open(w.t.Context()))
 	return s
@@ -239,6 +239,11 @@ func TestGapIsClosedByABase(t *testing.T) {
 		got, _ := w.restored(Moment{Revision: revision})
 		require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
 	}
+	spans, damages, err := Verify(t.Context(), w.source())
+	require.NoError(t, err)
+	require.Empty(t, damages)
+	require.Len(t, spans, 2)
+	require.Equal(t, [3]int64{before, afterGap, w.Revision()}, [3]int64{spans[0].Last, spans[1].First, spans[1].Last})
 	log := history.New(w.store, w.Mark)
 	last, err := log.CommitOf(t.Context(), afterGap)
 	require.NoError(t, err)
@@ -352,6 +357,12 @@ func TestDamageIsFound(t *testing.T) {
 					require.Equal(t, revision, newest)
 				}
 			}
+			spans, damages, err := Verify(t.Context(), w.source())
+			require.NoError(t, err)
+			require.Len(t, damages, 1)
+			require.ErrorContains(t, damages[0], filepath.Base(name))
+			require.Len(t, spans, 1)
+			require.Equal(t, [2]int64{base, s.First - 1}, [2]int64{spans[0].First, spans[0].Last})
 			require.NoError(t, os.WriteFile(name, content, 0o600))
 		}
 	}
@@ -366,6 +377,10 @@ func TestDamageIsFound(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, content, 0o600))
 	_, err = b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
 	require.ErrorIs(t, err, snapshot.ErrDamaged)
+	spans, damages, err := Verify(t.Context(), w.source())
+	require.NoError(t, err)
+	require.Empty(t, spans)
+	require.Len(t, damages, 1)
 
 	manifest := filepath.Join(w.dir, manifestName)
 	for _, content := range []string{"{", `{"format": 1, "newest": {"first": 2, "last": 9}}`} {
@@ -572,6 +587,8 @@ func TestKeysExpireAfterARestore(t *testing.T) {
 // TestBasesThatNothingContinuesPause: compaction passes each base while it is made.
 func TestBasesThatNothingContinuesPause(t *testing.T) {
 	w := newWorld(t)
+	place := &flaky{Place: w.place}
+	w.place = place
 	random := rand.New(rand.NewPCG(19, 20))
 	w.write(5, random)
 	w.ship()
@@ -587,8 +604,18 @@ func TestBasesThatNothingContinuesPause(t *testing.T) {
 	require.ErrorIs(t, s.step(ctx), context.DeadlineExceeded)
 	require.Len(t, s.manifest.Bases, before)
 	s.took = 0
+	full := errors.New("the disk is full")
+	place.fail(full)
+	require.ErrorIs(t, s.step(t.Context()), full)
+	require.WithinRange(t, s.notBefore, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	require.ErrorIs(t, s.step(t.Context()), full)
+	require.False(t, time.Now().Before(s.notBefore.Add(-2*s.took)), "the second waited as long as the first took")
+	require.Zero(t, testutil.ToFloat64(s.Metrics.gaps))
+	place.fail(nil)
+	s.took = 0
 	require.NoError(t, s.step(t.Context()))
 	require.Len(t, s.manifest.Bases, before+1)
+	require.Equal(t, 1.0, testutil.ToFloat64(s.Metrics.gaps))
 }
 
 // TestStaleFilesAreRemoved, and not those of a process that may still run. What no retry mends ends Ship.

@@ -13,6 +13,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // job is what a shipper does in the background.
@@ -81,9 +82,7 @@ func (s *shipper) maintain(ctx context.Context) error {
 		return s.beginBase(ctx)
 	case b != nil && b.job.ended() && b.job.err != nil:
 		s.Metrics.failed(b.job.err)
-		s.notBefore = time.Now().Add(max(time.Minute, time.Since(b.began)))
-		s.Log.Warn("cannot make a new base, trying again", "error", b.job.err, "after", s.notBefore)
-		s.next = nil
+		s.baseFailed(b.job.err)
 	case b != nil && b.job.ended() && b.Before.Last == b.Revision:
 		// The history may have been replaced while it was read.
 		if err := s.compare(ctx); err != nil {
@@ -192,6 +191,13 @@ func (s *shipper) beginBase(ctx context.Context) error {
 	return nil
 }
 
+// baseFailed ends the making of a base, and lets the next one wait: it reads the whole table.
+func (s *shipper) baseFailed(err error) {
+	s.notBefore = time.Now().Add(max(time.Minute, time.Since(s.next.began)))
+	s.Log.Warn("cannot make a new base, trying again", "error", err, "after", s.notBefore)
+	s.abandonBase()
+}
+
 // abandonBase ends the making of a base.
 func (s *shipper) abandonBase() {
 	if s.next != nil {
@@ -208,7 +214,15 @@ func (s *shipper) baseOf(ctx context.Context, revision int64) (b base, err error
 
 // writeBase writes the store at its newest revision, from which the log continues.
 func (s *shipper) writeBase(ctx context.Context) (err error) {
+	if err := retry.Sleep(ctx, time.Until(s.notBefore)); err != nil {
+		return err
+	}
 	began, complete := time.Now(), s.Now().Add(-commitTime)
+	defer func() {
+		if s.took = time.Since(began); err != nil {
+			s.notBefore = time.Now().Add(s.took) // it reads the whole table
+		}
+	}()
 	var made *export.Snapshot
 	file, err := snapshot.NewMaker(s.tempDir()).Make(ctx, func() (_ *export.Snapshot, err error) {
 		made, err = export.OpenTable(ctx, s.Store)
@@ -237,7 +251,6 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 		return err
 	}
 	next.Bases, next.Until, next.LogBytes = append(slices.Clone(next.Bases), b), later(b.At, complete), 0
-	s.took = time.Since(began)
 	return s.publish(ctx, next, true)
 }
 

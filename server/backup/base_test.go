@@ -5,18 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // contents returns all keys at a revision with what etcd says of each.
@@ -253,6 +257,11 @@ func TestNewBasesLeaveNoGap(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(s.manifest.Bases), 1)
+	spans, damages, err := Verify(t.Context(), w.source())
+	require.NoError(t, err)
+	require.Empty(t, damages)
+	require.Len(t, spans, 1)
+	require.Equal(t, [2]int64{first, w.Revision()}, [2]int64{spans[0].First, spans[0].Last})
 	log := history.New(w.store, w.Mark)
 	for revision := first; revision <= s.position(); revision++ {
 		commit, err := log.CommitOf(t.Context(), revision)
@@ -263,4 +272,42 @@ func TestNewBasesLeaveNoGap(t *testing.T) {
 			require.Equal(t, contents(t, w.Replica, revision), contents(t, got, 0))
 		}
 	}
+}
+
+// TestTwoShippersDoNotMakeBasesAllTheTime: each abandons the base that it makes when the other one writes.
+func TestTwoShippersDoNotMakeBasesAllTheTime(t *testing.T) {
+	random := rand.New(rand.NewPCG(33, 34))
+	w := newWorld(t)
+	w.write(3, random)
+	one := w.shipper()
+	one.BaseInterval, one.Interval = time.Nanosecond, time.Nanosecond
+	require.NoError(t, one.step(t.Context()))
+	other := w.shipper()
+	w.write(2, random)
+	require.NoError(t, one.step(t.Context()))
+	require.NoError(t, one.maintain(t.Context()))
+	require.NotNil(t, one.next)
+	require.NoError(t, other.open(t.Context()))
+	w.write(2, random)
+	require.NoError(t, other.step(t.Context()))
+	require.NoError(t, one.open(t.Context()))
+	require.NoError(t, one.maintain(t.Context()))
+	require.Nil(t, one.next)
+	one.notBefore = time.Time{}
+	require.NoError(t, one.maintain(t.Context()))
+	require.NotNil(t, one.next)
+}
+
+func TestReasonsOfFailures(t *testing.T) {
+	for reason, err := range map[string]error{
+		"place": ofPlace(errSealed), "denied": fmt.Errorf("reading: %w", &fs.PathError{Err: fs.ErrPermission}),
+		"damaged": ErrDamaged, "not_continued": ErrNotContinued, "database": sqlstore.ErrUnavailable,
+	} {
+		m := NewMetrics(nil)
+		m.failed(err)
+		require.Equal(t, 1.0, testutil.ToFloat64(m.failures.WithLabelValues(reason)), reason)
+	}
+	m := NewMetrics(nil)
+	m.failed(&fs.PathError{Op: "write", Path: "/tmp/base", Err: syscall.ENOSPC})
+	require.Equal(t, 1.0, testutil.ToFloat64(m.failures.WithLabelValues("place")))
 }

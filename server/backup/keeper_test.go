@@ -168,12 +168,21 @@ func TestHungPlaceHoldsUpNothing(t *testing.T) {
 	w.write(3, rand.New(rand.NewPCG(27, 28)))
 	place, hung := &flaky{Place: w.place}, make(chan struct{})
 	place.hung.Store(&hung)
-	k := w.keeper(place, NewMetrics(nil))
+	registry := prometheus.NewRegistry()
+	k := w.keeper(place, NewMetrics(registry))
 	t.Cleanup(func() { close(hung) })
+	exports := func(want int) {
+		t.Helper()
+		n, err := testutil.GatherAndCount(registry, "sqlbrain_backup_age_seconds")
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
 	term, end := context.WithCancel(t.Context())
 	k.Lead(term)
 	<-hung
+	exports(1)
 	end()
+	exports(0)
 	next, cancel := context.WithCancel(t.Context())
 	returned := make(chan struct{})
 	go func() { defer close(returned); k.Lead(next) }()

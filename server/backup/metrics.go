@@ -27,6 +27,7 @@ type Metrics struct {
 type point struct {
 	until    time.Time // of the manifest; when shipping began if it is not known
 	revision int64
+	term     <-chan struct{} // closed when its leader no longer leads: a place that hangs may hold up Ship
 }
 
 // NewMetrics creates the metrics on r; nil: they are kept, not registered.
@@ -44,7 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Gaps in the backup, because history was compacted before it could be read: moments in them cannot be " +
 				"restored."}),
 		failures: make.NewCounterVec(prometheus.CounterOpts{Name: "sqlbrain_backup_failures_total",
-			Help: "Failed attempts to continue the backup, by what failed: the database, the place; denied: access to one of " +
+			Help: "Failed attempts to continue the backup, by what failed: the database; the place, or the disk that bases are made on; denied: access to one of " +
 				"them; damaged: a file is not what was written; not_continued: the place has another history."},
 			[]string{"reason"}),
 	}
@@ -62,7 +63,13 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) { to <- m.age; to <- m.re
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
-	if p := m.point.Load(); p != nil {
+	p := m.point.Load()
+	if p == nil {
+		return
+	}
+	select {
+	case <-p.term:
+	default:
 		to <- prometheus.MustNewConstMetric(m.age, prometheus.GaugeValue, max(0, time.Since(p.until).Seconds()))
 		to <- prometheus.MustNewConstMetric(m.revision, prometheus.GaugeValue, float64(p.revision))
 	}
@@ -71,14 +78,16 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 // failed counts a failure of Ship.
 func (m *Metrics) failed(err error) {
 	reason := "database"
-	switch _, ofPlace := errors.AsType[placeError](err); {
+	_, ofPlace := errors.AsType[placeError](err)
+	_, ofFile := errors.AsType[*fs.PathError](err)
+	switch {
 	case errors.Is(err, ErrNotContinued):
 		reason = "not_continued"
 	case errors.Is(err, ErrDamaged), errors.Is(err, errFormat):
 		reason = "damaged"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, sqlstore.ErrDenied):
 		reason = "denied"
-	case ofPlace:
+	case ofPlace, ofFile:
 		reason = "place"
 	}
 	m.failures.WithLabelValues(reason).Inc()

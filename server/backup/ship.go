@@ -81,7 +81,7 @@ type Config struct {
 func Ship(ctx context.Context, cfg Config) error {
 	s := newShipper(cfg)
 	defer s.stop()
-	s.Metrics.point.CompareAndSwap(nil, &point{until: time.Now()})
+	s.Metrics.point.CompareAndSwap(nil, &point{until: time.Now(), term: ctx.Done()})
 	opened := false
 	for failures := 0; ; {
 		var err error
@@ -161,9 +161,9 @@ func (s *shipper) stop() {
 }
 
 // observe sets the gauges.
-func (s *shipper) observe() {
+func (s *shipper) observe(ctx context.Context) {
 	if !s.manifest.Until.IsZero() {
-		s.Metrics.point.Store(&point{s.manifest.Until, s.position()})
+		s.Metrics.point.Store(&point{s.manifest.Until, s.position(), ctx.Done()})
 	}
 }
 
@@ -182,21 +182,21 @@ func (s *shipper) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !now.equal(s.manifest) { // another process wrote it
-		s.abandonBase()
+	if s.next != nil && !now.equal(s.manifest) { // another process wrote it
+		s.baseFailed(errChanged)
 	}
 	s.manifest, s.dirty = now, true
 	sealed := len(s.Recipients) > 0
 	if s.manifest.Cluster != "" && s.manifest.Encrypted != sealed {
-		return errSealed
+		return ofPlace(errSealed)
 	}
 	s.manifest.Encrypted = sealed
 	if d, ok := s.To.(directory); ok {
 		if err := d.clean(time.Now().Add(-staleAfter)); err != nil {
-			return err
+			return ofPlace(err)
 		}
 	}
-	s.observe()
+	s.observe(ctx)
 	newest := s.manifest.Newest
 	s.gap = newest.Last != s.position() // a base is newer
 	if newest.Last > 0 && needed(newest, s.manifest.Bases) {
@@ -308,10 +308,13 @@ func (s *shipper) step(ctx context.Context) error {
 				return err
 			}
 		}
-		s.Metrics.gaps.Inc()
 		s.abandonBase()
 		s.Log.Warn("the backup has a gap, a new base follows", "after", position, "error", err)
-		return s.writeBase(ctx)
+		if err := s.writeBase(ctx); err != nil {
+			return err
+		}
+		s.Metrics.gaps.Inc()
+		return nil
 	case err != nil || full:
 		return err
 	}
@@ -333,7 +336,7 @@ func (s *shipper) publish(ctx context.Context, next manifest, gap bool) error {
 		return err
 	}
 	s.manifest, s.gap = next, gap
-	s.observe()
+	s.observe(ctx)
 	if s.Shipped != nil {
 		s.Shipped(s.position())
 	}
