@@ -2,12 +2,14 @@ package deploy
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -64,7 +66,7 @@ func values(t *testing.T, name string) map[string]any {
 func TestChartLint(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
 	require.NoError(t, err)
-	require.Len(t, files, 3)
+	require.Len(t, files, 4)
 	for _, version := range []string{"v1.29.0", "v1.37.0"} {
 		kube, err := common.ParseKubeVersion(version)
 		require.NoError(t, err)
@@ -100,6 +102,12 @@ func TestChartRefusesValues(t *testing.T) {
 		"route without gateway":  {`{console: {enabled: true, host: a, httpRoute: {enabled: true}}}`, "parentRefs"},
 		"two passwords": {`{datastore: {url: "` + url + `", passwordSecret: {name: a}, passwordFrom: aws}}`,
 			"datastore.passwordFrom"},
+		"files without a claim": {`{backup: {to: "file:///backups/log"}}`, "backup.claim"},
+		"job without a claim":   {`{backup: {schedule: "@daily"}}`, "backup.claim"},
+		"job without the data": {`{backup: {schedule: "@daily", claim: a}, persistence: {accessMode: ReadWriteOncePod}}`,
+			"backup.schedule"},
+		"backup into the pod":    {`{backup: {to: "file:///data/log", claim: a}}`, "/backup/to"},
+		"secret half of a key":   {`{backup: {to: "s3://b/p", recipients: [AGE-SECRET-KEY-1]}}`, "/backup/recipients/0"},
 		"no memory is requested": {`{resources: {requests: {memory: null}}}`, "memory"},
 		"nothing can be evicted": {`{datastore: {url: "` + url + `"}, podDisruptionBudget: {minAvailable: 3}}`,
 			"podDisruptionBudget.minAvailable"},
@@ -117,12 +125,15 @@ func TestChartRefusesValues(t *testing.T) {
 // Every file that a setting names lies in a mounted volume, and every volume is used.
 func TestChartMountsWhatItNames(t *testing.T) {
 	variables := known(t)
-	for _, name := range []string{"sqlite", "mysql", "tidb"} {
+	for _, name := range []string{"sqlite", "mysql", "tidb", "backup"} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := readChart(t, values(t, name))
 			pods := map[string]*corev1.PodSpec{"members": &m.set.Spec.Template.Spec}
-			if name != "sqlite" {
+			if m.job.Name != "" {
 				pods["migration"] = &m.job.Spec.Template.Spec
+			}
+			if m.backup.Name != "" {
+				pods["backups"] = &m.backup.Spec.JobTemplate.Spec.Template.Spec
 			}
 			for who, pod := range pods {
 				mounted := make(map[string]bool)
@@ -133,9 +144,15 @@ func TestChartMountsWhatItNames(t *testing.T) {
 				if who == "members" {
 					used["/etc/sqlbrain"] = true // the file of settings
 				}
+				if who == "backups" {
+					used["/backups"] = true // its arguments
+				}
 				for k, v := range m.environmentOf(t, pod) {
-					if k != "NAMESPACE" {
+					if strings.HasPrefix(k, "SQLBRAIN_") {
 						assert.Contains(t, variables, k, who)
+					}
+					if k == variable("backup-to") && strings.HasPrefix(v, "file://") {
+						v = path.Dir(strings.TrimPrefix(v, "file://"))
 					}
 					for _, file := range regexp.MustCompile(`(?:^|=)(/[a-z][^,?]*)`).FindAllStringSubmatch(v, -1) {
 						dir := file[1]
@@ -181,6 +198,7 @@ func TestChartSettingsStartAServer(t *testing.T) {
 	v := values(t, "sqlite")
 	v["settings"] = values(t, "mysql")["settings"]
 	v["console"] = values(t, "mysql")["console"]
+	v["backup"] = values(t, "mysql")["backup"]
 	m, _ := readChart(t, v)
 	pod := &m.set.Spec.Template.Spec
 	assert.Equal(t, "8589934592", m.environmentOf(t, pod)[variable("quota-backend-bytes")], "not in the form of a float")
@@ -189,6 +207,7 @@ func TestChartSettingsStartAServer(t *testing.T) {
 		return "127.0.0.1:" + strconv.Itoa(enginetest.FreePort(t))
 	})
 	text = regexp.MustCompile(`(?m)^(data-dir|snapshot-dir): .*$`).ReplaceAllString(text, "$1: "+t.TempDir())
+	text = strings.Replace(text, "s3://backups", "file://"+t.TempDir(), 1)
 	clients := regexp.MustCompile(`(?m)^listen-client-urls: (.*)$`).FindStringSubmatch(text)[1]
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
@@ -222,7 +241,7 @@ func TestChartWithEverything(t *testing.T) {
 	assert.Equal(t, "TLS1.3", environment[variable("tls-min-version")])
 	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m",
 		environment[variable("auth-token")])
-	assert.Equal(t, []int{53, 2380, 3307, 4317}, reachedPorts(t, m, m.set.Spec.Template.Labels))
+	assert.Equal(t, []int{53, 2380, 3307, 4317, 9000}, reachedPorts(t, m, m.set.Spec.Template.Labels))
 	assert.Equal(t, []int{53, 3307, 4317}, reachedPorts(t, m, m.job.Spec.Template.Labels))
 	assert.NotContains(t, r.Notes, "WARNING")
 	_, unprotected := readChart(t, clusterValues)
@@ -362,6 +381,101 @@ func TestChartConsole(t *testing.T) {
 	assert.NotContains(t, m.environmentOf(t, &m.set.Spec.Template.Spec), variable("console"))
 	m, _ = readChart(t, map[string]any{"console": map[string]any{"enabled": true, "write": true}})
 	assert.Equal(t, "true", m.environmentOf(t, &m.set.Spec.Template.Spec)[variable("console-write")])
+}
+
+// Members have the credentials of the bucket, and the CronJob what the migration has, next to the claim.
+func TestChartBackups(t *testing.T) {
+	m, _ := readChart(t, values(t, "mysql"))
+	member, job := m.set.Spec.Template.Spec, m.backup.Spec.JobTemplate.Spec.Template
+	environment := m.environmentOf(t, &member)
+	assert.Equal(t, "s3://backups/etcd", environment[variable("backup-to")])
+	assert.Equal(t, "720h", environment[variable("backup-keep")])
+	assert.Len(t, strings.Split(environment[variable("backup-recipient")], ","), 2)
+	assert.Equal(t, "https://minio.example:9000", environment["AWS_ENDPOINT_URL"])
+	assert.Equal(t, "eu-north-1", environment["AWS_REGION"])
+	secrets := make(map[string]string)
+	for _, e := range member.Containers[0].Env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			assert.Equal(t, "bucket", e.ValueFrom.SecretKeyRef.Name)
+			secrets[e.Name] = e.ValueFrom.SecretKeyRef.Key
+		}
+	}
+	assert.Equal(t, map[string]string{"AWS_ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID",
+		"AWS_SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY"}, secrets)
+	assert.NotContains(t, volumesOf(t, &member), "/backups", "nothing there is a member's")
+
+	database := m.environmentOf(t, &m.job.Spec.Template.Spec)
+	require.Contains(t, database, variable("datastore"))
+	assert.Subset(t, m.environmentOf(t, &job.Spec), database)
+	assert.Equal(t, []string{"backup", "--to", "/backups/$(JOB).db"}, job.Spec.Containers[0].Args)
+	assert.Equal(t, "backups", volumesOf(t, &job.Spec)["/backups"].PersistentVolumeClaim.ClaimName)
+	assert.Empty(t, job.Spec.InitContainers)
+	assert.Equal(t, []int{53, 3307, 4317}, reachedPorts(t, m, job.Labels))
+	for _, from := range []map[string]string{job.Labels, m.set.Spec.Template.Labels} {
+		assert.Empty(t, openPorts(t, m, job.Labels, from))
+	}
+	assert.Empty(t, openPorts(t, m, m.set.Spec.Template.Labels, job.Labels))
+	for name, s := range m.services {
+		assert.False(t, labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(job.Labels)), name)
+	}
+
+	m, _ = readChart(t, values(t, "backup")) // of SQLite: on the server's node, with its file
+	member, job = m.set.Spec.Template.Spec, m.backup.Spec.JobTemplate.Spec.Template
+	assert.Empty(t, reachedPorts(t, m, m.set.Spec.Template.Labels))
+	assert.Empty(t, reachedPorts(t, m, job.Labels))
+	assert.Equal(t, "data-"+m.set.Name+"-0", volumesOf(t, &job.Spec)["/data"].PersistentVolumeClaim.ClaimName)
+	assert.Equal(t, "/data", m.environmentOf(t, &job.Spec)[variable("data-dir")])
+	near := job.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	require.Len(t, near, 1)
+	assert.True(t, selects(t, near[0].LabelSelector, m.set.Spec.Template.Labels))
+	assert.False(t, selects(t, near[0].LabelSelector, job.Labels))
+
+	v := map[string]any{"backup": map[string]any{"to": "s3://backups"}}
+	m, _ = readChart(t, v)
+	assert.Equal(t, []int{53, 443}, reachedPorts(t, m, m.set.Spec.Template.Labels))
+	assert.NotContains(t, m.environmentOf(t, &m.set.Spec.Template.Spec), "AWS_ACCESS_KEY_ID", "the pod has a role")
+	long, err := helmchart.Render(t.Context(), chart, strings.Repeat("a", 53), namespace, values(t, "backup"))
+	require.NoError(t, err)
+	for _, o := range long.Objects {
+		if o.Kind == "CronJob" {
+			assert.LessOrEqual(t, len(o.Name), 52)
+		}
+	}
+}
+
+// The init container leaves room for one file more, and removes what is not finished, nothing else.
+func TestChartPrunesBackups(t *testing.T) {
+	m, _ := readChart(t, values(t, "backup"))
+	c := m.backup.Spec.JobTemplate.Spec.Template.Spec.InitContainers[0]
+	dir := t.TempDir()
+	name := func(minute int) string { return fmt.Sprintf("%s-%d.db", m.backup.Name, 29_900_000+minute) }
+	want := []string{"log", "manual.db"}
+	for _, file := range append(want, "."+name(0)+".part-123", "sqlbrain-snapshot-123") {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, file), 0o700))
+	}
+	run := func() {
+		t.Helper()
+		prune := exec.Command(c.Command[0], c.Command[1:]...)
+		prune.Dir = dir
+		out, err := prune.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		var names []string
+		for _, f := range files {
+			names = append(names, f.Name())
+		}
+		assert.ElementsMatch(t, want, names)
+	}
+	run() // without files
+	for i := range 9 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name(i)), nil, 0o600))
+	}
+	for i := 3; i < 9; i++ {
+		want = append(want, name(i))
+	}
+	run()
+	run()
 }
 
 // The chart's rules and dashboard are those of the folders deploy/prometheus and deploy/grafana.

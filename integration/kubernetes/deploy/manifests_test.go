@@ -37,6 +37,7 @@ type manifests struct {
 	configMaps map[string]*corev1.ConfigMap
 	services   map[string]*corev1.Service
 	job        batchv1.Job
+	backup     batchv1.CronJob
 	set        appsv1.StatefulSet
 	policies   map[string]*networkingv1.NetworkPolicy
 	budget     policyv1.PodDisruptionBudget
@@ -85,6 +86,8 @@ func (m *manifests) add(t *testing.T, kind, name string, text []byte) {
 	case "Job":
 		require.Empty(t, m.job.Name, "a second job")
 		into = &m.job
+	case "CronJob":
+		into = &m.backup
 	case "StatefulSet":
 		require.Empty(t, m.set.Name, "a second StatefulSet")
 		into = &m.set

@@ -29,6 +29,16 @@ app.kubernetes.io/component: server
 app.kubernetes.io/component: migrate
 {{- end }}
 
+{{- define "sqlbrain.backups" -}}
+{{ include "sqlbrain.selector" . }}
+app.kubernetes.io/component: backup
+{{- end }}
+
+{{- /* The CronJob: Kubernetes allows 52 characters. */ -}}
+{{- define "sqlbrain.backupName" -}}
+{{ include "sqlbrain.fullname" . | trunc 45 | trimSuffix "-" }}-backup
+{{- end }}
+
 {{- define "sqlbrain.labels" -}}
 {{ include "sqlbrain.selector" . }}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
@@ -133,13 +143,26 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{- /* Names and the database: what the members and the migration may reach. */ -}}
-{{- define "sqlbrain.databaseEgress" -}}
+{{- /* The bucket of the backups, at the port of its URL. */ -}}
+{{- define "sqlbrain.bucketEgress" -}}
+{{- if hasPrefix "s3://" .Values.backup.to }}
+{{- $endpoint := .Values.backup.s3.endpoint }}
+{{- $port := regexFind ":[0-9]+/?$" $endpoint | trimAll ":/" }}
+- ports: [{port: {{ $port | default (ternary 80 443 (hasPrefix "http:" $endpoint)) }}, protocol: TCP}]
+{{- end }}
+{{- end }}
+
+{{- define "sqlbrain.nameEgress" -}}
 - ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
   to:
     - namespaceSelector:
         matchLabels: {kubernetes.io/metadata.name: kube-system}
     - ipBlock: {cidr: 169.254.20.10/32} # where a node's own cache of names listens
+{{- end }}
+
+{{- /* Names and the database: what each pod may reach on a database. */ -}}
+{{- define "sqlbrain.databaseEgress" -}}
+{{ include "sqlbrain.nameEgress" . }}
 - ports: [{port: {{ include "sqlbrain.databasePort" . }}, protocol: TCP}]
   {{- with .Values.networkPolicy.database.to }}
   to:
@@ -152,7 +175,7 @@ capabilities: {drop: [ALL]}
 
 {{- /* Values that the schema cannot refuse. */ -}}
 {{- define "sqlbrain.check" -}}
-{{- $own := list "name" "datastore" "datastore-password-file" "datastore-password-from" "config-file" "console" "console-write" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" -}}
+{{- $own := list "name" "datastore" "datastore-password-file" "datastore-password-from" "config-file" "console" "console-write" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" "backup-to" "backup-keep" "backup-recipient" -}}
 {{- range $name, $_ := .Values.settings -}}
 {{- if has $name $own -}}
 {{- fail (printf "settings.%s: the chart sets this flag from other values" $name) -}}
@@ -175,6 +198,14 @@ capabilities: {drop: [ALL]}
 {{- end -}}
 {{- if and .httpRoute.enabled (not .httpRoute.parentRefs) -}}
 {{- fail "console.httpRoute.parentRefs: name the Gateway" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.backup -}}
+{{- if and (not .claim) (or .schedule (hasPrefix "file:" .to)) -}}
+{{- fail "backup.claim: files need a PersistentVolumeClaim" -}}
+{{- end -}}
+{{- if and .schedule (not $.Values.datastore.url) (eq $.Values.persistence.accessMode "ReadWriteOncePod") -}}
+{{- fail "backup.schedule: its pod reads the SQLite file, which ReadWriteOncePod leaves to the server alone" -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.datastore.passwordFrom .Values.datastore.passwordSecret.name -}}
@@ -239,6 +270,15 @@ console: true
 console-write: {{ .write }}
 {{- if and .host (not (hasKey $.Values.settings "host-whitelist")) }}
 host-whitelist: {{ printf "*,%s" .host | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.backup }}
+{{- if .to }}
+backup-to: {{ .to | quote }}
+backup-keep: {{ .keep }}
+{{- with .recipients }}
+backup-recipient: {{ join "," . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
