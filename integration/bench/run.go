@@ -25,7 +25,8 @@ type place struct {
 	module   string
 	data     string
 	systems  []string
-	redoLog  int64 // of databases, see system.Environment
+	database []string // see system.Environment
+	redoLog  int64    // of databases, see system.Environment
 }
 
 func (p *place) register(cmd *cobra.Command) {
@@ -34,6 +35,7 @@ func (p *place) register(cmd *cobra.Command) {
 	f.StringVar(&p.programs, "programs", "../../bin/bench", "directory of the programs that are built")
 	f.StringVar(&p.module, "module", ".", `directory of this module; "": the programs are there, and are not built`)
 	f.StringVar(&p.data, "data", os.TempDir(), "directory of the data, which is removed: its disk is measured")
+	f.StringSliceVar(&p.database, "database-args", nil, "further arguments of MySQL and MariaDB, such as --sync-binlog=0")
 	f.StringSliceVar(&p.systems, "systems", nil,
 		"what to compare (default etcd, and sqlbrain and kine on SQLite and on MySQL, or on MariaDB where there is no "+
 			"MySQL, and on TiDB where SQLBRAIN_TEST_TIDB_URL names one)")
@@ -84,7 +86,7 @@ func (p *place) environment(ctx context.Context) (env *system.Environment, syste
 	if err := os.Chmod(dir, 0o755); err != nil { // the databases' user passes through
 		return nil, nil, nil, errors.Join(err, undo())
 	}
-	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog}, systems, undo, nil
+	return &system.Environment{Programs: programs, Dir: dir, RedoLog: p.redoLog, Database: p.database}, systems, undo, nil
 }
 
 // inTurn measures each system, round by round, and writes the page, which is made of the conditions. Without --systems

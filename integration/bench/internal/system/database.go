@@ -69,7 +69,7 @@ func (e *Environment) startDatabase(ctx context.Context, engine Engine, dir stri
 		args = append(args, "--innodb-log-file-size="+redo, "--binlog-format=ROW")
 	}
 	d.process, err = process.Start(process.Options{Dir: own, Log: filepath.Join(dir, "database.log"), As: account},
-		e.Programs.server(engine), args...)
+		e.Programs.server(engine), append(args, e.Database...)...)
 	if err != nil {
 		return nil, errors.Join(err, d.port.Close())
 	}

@@ -98,8 +98,9 @@ func Parse(names []string) ([]System, error) {
 // Environment is where systems run. It is not safe for concurrent use.
 type Environment struct {
 	Programs Programs
-	Dir      string // of all data; what is compared must share a disk
-	RedoLog  int64  // the size of InnoDB's log in bytes; 1 GiB if it is 0
+	Dir      string   // of all data; what is compared must share a disk
+	Database []string // arguments of MySQL and MariaDB after all others
+	RedoLog  int64    // the size of InnoDB's log in bytes; 1 GiB if it is 0
 }
 
 // Running is a system with its data. It is not safe for concurrent use.
