@@ -3,7 +3,6 @@ package backup
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
@@ -24,6 +25,8 @@ const (
 	// maxHeader and maxPart bound what is taken of a segment before it is looked at: a row has a key of up to
 	// coder.MaxInternalKey, and a value of up to 16 MiB.
 	maxHeader, maxPart = 64 << 10, 1 << 28
+	// window is how far back compression looks. It bounds memory.
+	window = 1 << 20
 )
 
 // header is the first line of a segment, in JSON.
@@ -36,12 +39,13 @@ type header struct {
 
 // encodeSegment returns a segment.
 //
-//	magic, gzip of: header, "\n", for each row: uvarint len(key), key, uvarint len(value), value
+//	magic, zstd of: header, "\n", for each row: uvarint len(key), key, uvarint len(value), value
 //	SHA-256 of all before (32)
 func encodeSegment(h header, rows []sqlstore.Row) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(magic)
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	z, err := zstd.NewWriter(&b, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(window))
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +55,11 @@ func encodeSegment(h header, rows []sqlstore.Row) ([]byte, error) {
 	}
 	out := bufio.NewWriter(z)
 	_, err = out.Write(append(line, '\n'))
+	var size []byte
 	for _, row := range rows {
 		for _, part := range [][]byte{row.Key, row.Value} {
-			_, werr := out.Write(binary.AppendUvarint(nil, uint64(len(part))))
+			size = binary.AppendUvarint(size[:0], uint64(len(part)))
+			_, werr := out.Write(size)
 			_, perr := out.Write(part)
 			err = errors.Join(err, werr, perr)
 		}
@@ -81,10 +87,12 @@ func decodeSegment(file []byte, f func(sqlstore.Row) error) (h header, err error
 	if want := sha256.Sum256(content); !bytes.Equal(sum, want[:]) {
 		return h, damaged("its checksum does not match")
 	}
-	z, err := gzip.NewReader(bytes.NewReader(content[len(magic):]))
+	z, err := zstd.NewReader(bytes.NewReader(content[len(magic):]), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(window))
 	if err != nil {
 		return h, damaged(err.Error())
 	}
+	defer z.Close()
 	in := bufio.NewReaderSize(z, maxHeader)
 	line, err := in.ReadSlice('\n')
 	if err != nil {
