@@ -1,5 +1,5 @@
 // Package quickstart runs the commands of the quick starts in docs/start, and of the pages for operators, as a reader
-// would: in order, in one shell and one folder, with sqlbrain, etcd and etcdctl in PATH.
+// would: in order, in one shell and one folder, with sqlbrain, etcd, kine and etcdctl in PATH.
 //
 // In the source of a page, the info string of a fenced block says what the test does with it:
 //

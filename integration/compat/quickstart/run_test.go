@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,8 +56,8 @@ type program struct {
 	stopped bool // as the page says
 }
 
-// ready is what sqlbrain logs in its two formats, and etcd.
-var ready = regexp.MustCompile(`"msg":"ready"|msg=ready|"msg":"ready to serve client requests"`)
+// ready is what sqlbrain logs in its two formats, and etcd and kine.
+var ready = regexp.MustCompile(`"msg":"ready"|msg=ready|"msg":"ready to serve client requests"|Kine available`)
 
 // stop ends the program, unless the page has stopped it.
 func (p *program) stop(t *testing.T) {
@@ -78,7 +79,11 @@ var address = regexp.MustCompile(`\b(127\.0\.0\.1|localhost):(\d+)\b`)
 func (r *reader) prepare(t *testing.T, steps []step) {
 	t.Helper()
 	path := os.Getenv("PATH")
-	for _, program := range []string{harness.Sqlbrain(t), harness.Etcdctl(t), harness.Etcdutl(t), harness.Etcd(t)} {
+	programs := []string{harness.Sqlbrain(t), harness.Etcdctl(t), harness.Etcdutl(t), harness.Etcd(t)}
+	if slices.ContainsFunc(steps, func(s step) bool { return strings.HasPrefix(s.text, "kine ") }) {
+		programs = append(programs, harness.Kine(t))
+	}
+	for _, program := range programs {
 		path = filepath.Dir(program) + string(os.PathListSeparator) + path
 	}
 	t.Setenv("PATH", path)
