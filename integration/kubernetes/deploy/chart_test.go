@@ -327,6 +327,10 @@ func TestChartAccounts(t *testing.T) {
 	for _, pod := range []*corev1.PodSpec{&m.set.Spec.Template.Spec, &m.job.Spec.Template.Spec} {
 		assert.Equal(t, "aws", m.environmentOf(t, pod)[variable("datastore-password-from")])
 	}
+	v := values(t, "tidb")
+	delete(v, "networkPolicy")
+	m, _ = readChart(t, v)
+	assert.Equal(t, []int{53, 80, 443, 988, 4000}, reachedPorts(t, m, m.job.Spec.Template.Labels))
 	m, _ = readChart(t, clusterValues)
 	members, migration = of(m)
 	assert.Empty(t, m.accounts)
@@ -432,7 +436,7 @@ func TestChartBackups(t *testing.T) {
 
 	v := map[string]any{"backup": map[string]any{"to": "s3://backups"}}
 	m, _ = readChart(t, v)
-	assert.Equal(t, []int{53, 443}, reachedPorts(t, m, m.set.Spec.Template.Labels))
+	assert.Equal(t, []int{53, 80, 443, 988}, reachedPorts(t, m, m.set.Spec.Template.Labels))
 	assert.NotContains(t, m.environmentOf(t, &m.set.Spec.Template.Spec), "AWS_ACCESS_KEY_ID", "the pod has a role")
 	long, err := helmchart.Render(t.Context(), chart, strings.Repeat("a", 53), namespace, values(t, "backup"))
 	require.NoError(t, err)

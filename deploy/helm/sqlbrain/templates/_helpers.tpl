@@ -143,12 +143,22 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- /* Where a pod gets credentials of its cloud's identity: a service of the cloud, or one of the node. */ -}}
+{{- define "sqlbrain.identityEgress" -}}
+- ports: [{port: 443, protocol: TCP}]
+- ports: [{port: 80, protocol: TCP}, {port: 988, protocol: TCP}] # 988: GKE's
+  to: [{ipBlock: {cidr: 169.254.0.0/16}}]
+{{- end }}
+
 {{- /* The bucket of the backups, at the port of its URL. */ -}}
 {{- define "sqlbrain.bucketEgress" -}}
 {{- if hasPrefix "s3://" .Values.backup.to }}
 {{- $endpoint := .Values.backup.s3.endpoint }}
 {{- $port := regexFind ":[0-9]+/?$" $endpoint | trimAll ":/" }}
 - ports: [{port: {{ $port | default (ternary 80 443 (hasPrefix "http:" $endpoint)) }}, protocol: TCP}]
+{{- if not .Values.backup.s3.secretName }}
+{{ include "sqlbrain.identityEgress" . }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -168,6 +178,9 @@ capabilities: {drop: [ALL]}
   to:
     {{- toYaml . | nindent 4 }}
   {{- end }}
+{{- if .Values.datastore.passwordFrom }}
+{{ include "sqlbrain.identityEgress" . }}
+{{- end }}
 {{- with .Values.networkPolicy.extraEgress }}
 {{ toYaml . }}
 {{- end }}
