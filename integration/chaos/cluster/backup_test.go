@@ -119,7 +119,7 @@ func TestBackupUnderFaults(t *testing.T) {
 	seed := harness.Seed()
 	t.Logf("repeat with -seed=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	ctx, cancel := context.WithTimeout(t.Context(), wait*time.Duration(harness.UsualOrLong(1, 10)))
 	defer cancel()
 	target := startStorage(t)
 	c := harness.StartCluster(t, harness.ClusterConfig{})
