@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,11 +112,7 @@ func rendered(t *testing.T) map[string][]*unstructured.Unstructured {
 func applyAll(t *testing.T, config *rest.Config, namespace string,
 	objects []*unstructured.Unstructured) map[string]string {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(config)
-	require.NoError(t, err)
-	groups, err := restmapper.GetAPIGroupResources(client.Discovery())
-	require.NoError(t, err)
-	mapper := restmapper.NewDiscoveryRESTMapper(groups)
+	mapper := mapperOf(t, config)
 	all, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
 	versions := make(map[string]string)
@@ -132,6 +129,16 @@ func applyAll(t *testing.T, config *rest.Config, namespace string,
 		versions[kind.Kind+"/"+o.GetName()] = applied.GetResourceVersion()
 	}
 	return versions
+}
+
+// mapperOf returns what the API server serves.
+func mapperOf(t *testing.T, config *rest.Config) meta.RESTMapper {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	groups, err := restmapper.GetAPIGroupResources(client.Discovery())
+	require.NoError(t, err)
+	return restmapper.NewDiscoveryRESTMapper(groups)
 }
 
 // warnings collects the warnings of the API server.

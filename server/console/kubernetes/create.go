@@ -57,6 +57,11 @@ func ForCreate(fields map[string]any) (controller string) {
 			controller = fmt.Sprint(owner["kind"], " ", owner["name"])
 		}
 	}
+	if fields["kind"] == "IPAddress" { // kube-apiserver makes it with its Service, and refuses that if it is there before
+		spec, _ := fields["spec"].(map[string]any)
+		parent, _ := spec["parentRef"].(map[string]any)
+		controller = fmt.Sprint("Service ", parent["name"])
+	}
 	for _, name := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
 		"deletionGracePeriodSeconds", "managedFields", "selfLink", "ownerReferences"} {
 		delete(meta, name)

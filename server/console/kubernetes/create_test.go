@@ -34,4 +34,8 @@ func TestForCreateLeavesOutWhatTheServerSets(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "apiVersion: v1\nkind: Pod\nmetadata:\n  labels:\n    l: v\n  name: a\nspec:\n  x: 1\n", string(text))
 	require.Empty(t, ForCreate(fields), "it has no owners now")
+	fields, err = Fields([]byte(`{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress","metadata":{"name":"10.0.0.9"},
+		"spec":{"parentRef":{"resource":"services","namespace":"shop","name":"web"}}}`))
+	require.NoError(t, err)
+	require.Equal(t, "Service web", ForCreate(fields))
 }
