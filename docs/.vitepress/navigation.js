@@ -67,6 +67,7 @@ const developers = group('Developers',
   page('A hundred control planes', '/developers/benchmarks/planes'),
   page('Three zones', '/developers/benchmarks/zones'),
   page('Interference', '/developers/benchmarks/interference'),
+  page('Many nodes', '/developers/benchmarks/nodes'),
   page('By size of the data', '/developers/benchmarks/growth'),
   page('Releases', '/developers/releasing'))
 
