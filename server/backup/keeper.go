@@ -41,6 +41,12 @@ func NewKeeper(cfg Config) *Keeper {
 func (k *Keeper) Lead(ctx context.Context) {
 	select {
 	case k.terms <- ctx:
+		return
+	default:
+	}
+	k.cfg.Metrics.point.Store(&point{until: time.Now(), term: ctx.Done()}) // it grows while the place hangs
+	select {
+	case k.terms <- ctx:
 	case <-ctx.Done():
 	}
 }

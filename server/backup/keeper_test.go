@@ -171,22 +171,23 @@ func TestHungPlaceHoldsUpNothing(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	k := w.keeper(place, NewMetrics(registry))
 	t.Cleanup(func() { close(hung) })
-	exports := func(want int) {
-		t.Helper()
+	exported := func() int {
 		n, err := testutil.GatherAndCount(registry, "sqlbrain_backup_age_seconds")
 		require.NoError(t, err)
-		require.Equal(t, want, n)
+		return n
 	}
 	term, end := context.WithCancel(t.Context())
 	k.Lead(term)
 	<-hung
-	exports(1)
+	require.Equal(t, 1, exported())
 	end()
-	exports(0)
+	require.Zero(t, exported())
 	next, cancel := context.WithCancel(t.Context())
 	returned := make(chan struct{})
 	go func() { defer close(returned); k.Lead(next) }()
+	eventually.True(t, "the next term exports an age", func() bool { return exported() == 1 })
 	cancel()
 	<-returned
+	require.Zero(t, exported())
 	require.False(t, k.Close(time.Millisecond))
 }
