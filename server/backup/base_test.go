@@ -311,3 +311,38 @@ func TestReasonsOfFailures(t *testing.T) {
 	m.failed(&fs.PathError{Op: "write", Path: "/tmp/base", Err: syscall.ENOSPC})
 	require.Equal(t, 1.0, testutil.ToFloat64(m.failures.WithLabelValues("place")))
 }
+
+// expiring is a place whose first base is removed when it is read.
+type expiring struct{ Place }
+
+func (e expiring) Read(ctx context.Context, name string) (io.ReadCloser, error) {
+	a := archive{Place: e.Place}
+	m, err := a.manifest(ctx)
+	if err == nil && len(m.Bases) > 1 && name == m.Bases[0].name() {
+		m.Bases = m.Bases[1:]
+		err = errors.Join(a.setManifest(ctx, m), a.removeOld(ctx, m.Bases))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.Place.Read(ctx, name)
+}
+
+func TestVerifyWhileABaseIsRemoved(t *testing.T) {
+	random := rand.New(rand.NewPCG(35, 36))
+	w := newWorld(t)
+	w.write(3, random)
+	s := w.shipper()
+	for range 2 {
+		require.NoError(t, s.writeBase(t.Context()))
+		w.write(2, random)
+		require.NoError(t, s.step(t.Context()))
+	}
+	s.stop()
+	w.place = expiring{w.place} // no directory: files are copied
+	spans, damages, err := Verify(t.Context(), w.source())
+	require.NoError(t, err)
+	require.Empty(t, damages)
+	require.Len(t, spans, 1)
+	require.Equal(t, w.Revision(), spans[0].Last)
+}

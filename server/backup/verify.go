@@ -18,7 +18,8 @@ type Span struct {
 // order, and each damage. Errors: ErrNotCovered if there is no base, ErrDamaged of the manifest, ErrIdentity, the
 // place's.
 func Verify(ctx context.Context, from Source) (spans []Span, damages []error, err error) {
-	m, err := newBackup(from, Moment{}).from.complete(ctx)
+	archive := newBackup(from, Moment{}).from
+	m, err := archive.complete(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -31,6 +32,15 @@ func Verify(ctx context.Context, from Source) (spans []Span, damages []error, er
 		found, usable, err := b.verify(ctx, base, end)
 		if err = errors.Join(err, b.Close()); err != nil {
 			return nil, nil, err
+		}
+		if len(found) > 0 {
+			now, err := archive.complete(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			if base.Revision < now.Bases[0].Revision {
+				continue // a shipper removed it meanwhile
+			}
 		}
 		damages = append(damages, found...)
 		span := Span{First: base.Revision, Last: b.newest, From: base.At, To: later(base.At, b.newestTime)}
