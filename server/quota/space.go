@@ -92,11 +92,11 @@ func (s *Space) Refresh(ctx context.Context) error {
 }
 
 // rowBytes returns the bytes of all rows: those that commits count, and the few others. They are not known if the
-// leader has not counted them yet.
+// leader has not counted them yet. A table at revision 1 has none to count.
 func (s *Space) rowBytes(ctx context.Context) (n int64, known bool, err error) {
 	lo, hi := coder.UncountedBounds()
 	m, token, removed, err := measure(ctx, s.store, sqlstore.MeasureQuery{Start: lo, End: hi})
-	return m.Bytes + token.Bytes - removed, token.Bytes > 0, err
+	return m.Bytes + token.Bytes - removed, token.Bytes > 0 || token.Revision == 1, err
 }
 
 // Run refreshes the size every few seconds until ctx ends, and looks at the free space while something is written.

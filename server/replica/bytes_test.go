@@ -277,11 +277,6 @@ func TestSizeIsThatOfTheRowsOnEveryEngine(t *testing.T) {
 	sqldbtest.OnEngines(t, func(t *testing.T, database func(testing.TB) string) {
 		store := sqldbtest.Opener(engines.OpenDB).Store(t, database(t), sqlstore.Options{})
 		h := &bytesHistory{t: t, r: rand.New(rand.NewPCG(3, 4)), b: open(t, store, nil)}
-		for range 200 {
-			h.step()
-		}
-		mustTxn(t, h.b, put("large", string(make([]byte, 100_000))))
-		require.NoError(t, settle(t, h.b))
 		rows := func() (n int64) {
 			require.NoError(t, store.Database().SQL().QueryRowContext(t.Context(),
 				"SELECT SUM(LENGTH(internal_key) + LENGTH(object_value)) FROM object").Scan(&n))
@@ -304,6 +299,12 @@ func TestSizeIsThatOfTheRowsOnEveryEngine(t *testing.T) {
 			}
 			return st
 		}
+		check() // a new table
+		for range 200 {
+			h.step()
+		}
+		mustTxn(t, h.b, put("large", string(make([]byte, 100_000))))
+		require.NoError(t, settle(t, h.b))
 		check()
 		closeReplica(t, h.b)
 		h.b = open(t, store, func(c *Config) { c.QuotaBytes = rows() + 50_000 })
