@@ -328,7 +328,7 @@ func TestContinuousBackup(t *testing.T) {
 		require.NoError(t, os.WriteFile(segments[0], content, 0o600))
 
 		for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
-			"noon": "neither a time", "0": "revisions begin at 1"} {
+			"noon": "neither a time", "0": "revisions begin at 1", "0001-01-01T00:00:00Z": "is no time of a commit"} {
 			execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",
 				sqliteURL(t)).requireRefused(t, want)
 		}

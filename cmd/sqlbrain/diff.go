@@ -91,6 +91,18 @@ type difference struct {
 }
 
 func (c *diffCommand) run(ctx context.Context, prefix string) error {
+	for flag, text := range map[string]*string{"at": &c.from, "and": &c.to} {
+		if *text == "" {
+			continue
+		}
+		_, at, err := parseMoment(flag, *text)
+		if err != nil {
+			return err
+		}
+		if !at.IsZero() { // "10m" counts from now, and not from when a backup was read
+			*text = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
 	run := c.withPast
 	if c.archived.url != "" {
 		run = func(ctx context.Context, f func(*past) error) error { return c.archived.withPast(ctx, "and", c.to, f) }

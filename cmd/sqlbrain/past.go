@@ -163,6 +163,9 @@ func parseMoment(flag, text string) (revision int64, at time.Time, err error) {
 	if at, err = history.ParseTime(text, time.Now()); err != nil {
 		return 0, at, &usageError{fmt.Errorf("--%s %s is no revision, and %w", flag, text, err)}
 	}
+	if at.IsZero() { // Kubernetes' time that is not set; Moment has it for the end
+		return 0, at, &usageError{fmt.Errorf("--%s %s is no time of a commit", flag, text)}
+	}
 	return 0, at, nil
 }
 
