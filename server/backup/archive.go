@@ -48,6 +48,7 @@ type base struct {
 	Revision int64     `json:"revision"`
 	At       time.Time `json:"at"` // when that was committed
 	Bytes    int64     `json:"bytes"`
+	Hash     string    `json:"sha256"` // of the file as it is in the place
 	// Before is the newest segment of an earlier revision, or of this one. Only in the second case a segment follows that
 	// continues both the base and Before: else there is a gap.
 	Before segment   `json:"before"`
@@ -66,7 +67,7 @@ func (b base) name() string { return fmt.Sprintf("base-%020d.db", b.Revision) }
 // baseNamed returns the base of which a file has the name, with its revision only.
 func baseNamed(name string) (b base, ok bool) {
 	_, err := fmt.Sscanf(name, "base-%d.db", &b.Revision)
-	return b, err == nil
+	return b, err == nil && name == b.name()
 }
 
 // segment names a segment.
@@ -81,10 +82,10 @@ func (s segment) name() string {
 	return fmt.Sprintf("log-%020d-%020d-%.16s.seg", s.First, s.Last, s.Hash)
 }
 
-// segmentNamed returns the segment of which a file has the name, without its hash.
+// segmentNamed returns the segment of which a file has the name, with the part of the hash that is in it.
 func segmentNamed(name string) (s segment, ok bool) {
-	_, err := fmt.Sscanf(name, "log-%d-%d-", &s.First, &s.Last)
-	return s, err == nil
+	_, err := fmt.Sscanf(strings.TrimSuffix(name, ".seg"), "log-%d-%d-%s", &s.First, &s.Last, &s.Hash)
+	return s, err == nil && len(s.Hash) == 16 && s.First <= s.Last && name == s.name()
 }
 
 // archive is a backup in a place. If several processes write to it, the manifest leads to what one of them wrote.

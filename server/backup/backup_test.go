@@ -376,7 +376,7 @@ func TestDamageIsFound(t *testing.T) {
 	content[len(content)/2] ^= 1
 	require.NoError(t, os.WriteFile(file, content, 0o600))
 	_, err = b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
-	require.ErrorIs(t, err, snapshot.ErrDamaged)
+	require.ErrorIs(t, err, ErrDamaged)
 	spans, damages, err := Verify(t.Context(), w.source())
 	require.NoError(t, err)
 	require.Empty(t, spans)

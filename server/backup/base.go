@@ -3,6 +3,8 @@ package backup
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +30,7 @@ func startJob(ctx context.Context, work func(context.Context) error) *job {
 	j := &job{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(j.done)
+		defer cancel()
 		j.err = work(ctx)
 	}()
 	return j
@@ -59,7 +62,8 @@ func (j *job) stop() {
 type nextBase struct {
 	base
 	job   *job
-	size  int64 // of its file, once the job has ended
+	size  int64  // of its file, once the job has ended
+	hash  string // the same
 	began time.Time
 	after int64 // bytes of the segments after it
 }
@@ -89,7 +93,7 @@ func (s *shipper) maintain(ctx context.Context) error {
 			return err
 		}
 		next := s.manifest
-		b.Bytes = b.size
+		b.Bytes, b.Hash = b.size, b.hash
 		next.Bases, next.LogBytes = append(slices.Clone(next.Bases), b.base), b.after
 		if err := s.publish(ctx, next, s.gap); err != nil {
 			return err
@@ -128,7 +132,9 @@ func (s *shipper) due() bool {
 	if s.Keep > 0 {
 		every = min(every, s.Keep) // else much more than that is kept
 	}
-	return s.manifest.LogBytes >= max(newest.Bytes, s.BaseBytes) || s.Now().Sub(newest.At) >= every
+	age := s.Now().Sub(newest.At)
+	large := s.manifest.LogBytes >= max(newest.Bytes, s.BaseBytes) && age >= leastAge // the manifest names all bases
+	return large || age >= every
 }
 
 // kept returns the bases that moments need that are kept: the newest one up to the oldest moment, and those after it.
@@ -186,7 +192,8 @@ func (s *shipper) beginBase(ctx context.Context) error {
 			return err
 		}
 		b.size = file.Size
-		return errors.Join(s.sendBase(ctx, name, file), file.Close())
+		b.hash, err = s.sendBase(ctx, name, file)
+		return errors.Join(err, file.Close())
 	})
 	return nil
 }
@@ -247,25 +254,28 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 	if err := s.compare(ctx); err != nil {
 		return err
 	}
-	if err := s.sendBase(ctx, b.name(), file); err != nil {
+	if b.Hash, err = s.sendBase(ctx, b.name(), file); err != nil {
 		return err
 	}
 	next.Bases, next.Until, next.LogBytes = append(slices.Clone(next.Bases), b), later(b.At, complete), 0
 	return s.publish(ctx, next, true)
 }
 
-// sendBase copies a file to the place.
-func (s *shipper) sendBase(ctx context.Context, name string, file *snapshot.File) error {
-	return s.to.Create(ctx, name, s.to.seal(func(w io.Writer) error {
+// sendBase copies a file to the place, and returns its hash there.
+func (s *shipper) sendBase(ctx context.Context, name string, file *snapshot.File) (hash string, err error) {
+	sum := sha256.New()
+	write := s.to.seal(func(w io.Writer) error {
 		return file.Send(func(block []byte, _ int64) error {
 			_, err := w.Write(block)
 			return errors.Join(err, ctx.Err())
 		})
-	}))
+	})
+	err = s.to.Create(ctx, name, func(w io.Writer) error { return write(io.MultiWriter(w, sum)) })
+	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
 func (s *shipper) tempDir() string {
-	if d, ok := s.To.(directory); ok && s.TempDir == "" {
+	if d, ok := s.To.(directory); ok && s.TempDir == "" && len(s.Recipients) == 0 {
 		return string(d)
 	}
 	return cmp.Or(s.TempDir, os.TempDir())

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
@@ -20,7 +22,9 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/replica"
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
 // contents returns all keys at a revision with what etcd says of each.
@@ -345,4 +349,63 @@ func TestVerifyWhileABaseIsRemoved(t *testing.T) {
 	require.Empty(t, damages)
 	require.Len(t, spans, 1)
 	require.Equal(t, w.Revision(), spans[0].Last)
+}
+
+// TestFilesOfOthersStay, also those whose names begin like ours.
+func TestFilesOfOthersStay(t *testing.T) {
+	w := newWorld(t)
+	w.write(3, rand.New(rand.NewPCG(37, 38)))
+	s := w.shipper()
+	require.NoError(t, s.writeBase(t.Context()))
+	var kept []string
+	for _, name := range []string{"log-2-1-27.txt", "log-2-3-restore-drill.seg", "base-1.db.md",
+		"base-00000000000000000001.db.before", "log-00000000000000000009-00000000000000000002-0123456789abcdef.seg"} {
+		require.NoError(t, w.place.Create(t.Context(), name, put(nil)))
+		kept = append(kept, name)
+	}
+	old := segment{First: 1, Last: 1, Hash: hashOf(nil)}.name()
+	require.NoError(t, w.place.Create(t.Context(), old, put(nil)))
+	require.NoError(t, s.to.removeOld(t.Context(), s.manifest.Bases))
+	names, err := w.place.List(t.Context())
+	require.NoError(t, err)
+	require.Subset(t, names, kept)
+	require.NotContains(t, names, old)
+}
+
+// TestAnotherBaseIsRefused: the log does not continue it.
+func TestAnotherBaseIsRefused(t *testing.T) {
+	onPlaces(t, func(t *testing.T, p Place) {
+		random := rand.New(rand.NewPCG(39, 40))
+		w := newWorld(t)
+		w.place = p
+		w.write(3, random)
+		s := w.shipper()
+		for range 2 {
+			require.NoError(t, s.writeBase(t.Context()))
+			w.write(4, random)
+			require.NoError(t, s.step(t.Context()))
+		}
+		older, err := s.to.read(t.Context(), s.manifest.Bases[0].name())
+		require.NoError(t, err)
+		require.NoError(t, p.Create(t.Context(), s.manifest.Bases[1].name(), put(older)))
+		b := w.open(Moment{})
+		_, err = b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
+		require.ErrorIs(t, err, ErrDamaged)
+		require.NoError(t, b.Close())
+		spans, damages, err := Verify(t.Context(), w.source())
+		require.NoError(t, err)
+		require.Len(t, damages, 1)
+		require.Len(t, spans, 1)
+		require.Equal(t, s.manifest.Bases[0].Revision, spans[0].First)
+	})
+}
+
+// TestNothingClearInAnEncryptedPlace: the file of a base is not encrypted while it is made.
+func TestNothingClearInAnEncryptedPlace(t *testing.T) {
+	w := newWorld(t)
+	require.Equal(t, w.dir, w.shipper().tempDir())
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	s := newShipper(Config{To: w.place, Recipients: []age.Recipient{identity.Recipient()}})
+	require.Equal(t, os.TempDir(), s.tempDir())
 }

@@ -22,9 +22,10 @@
 //     (TestTimesAfterTheEndAreRefused).
 //   - A database that lost commits, or another one, ends Ship before anything of it is published
 //     (TestAnotherHistoryIsRefused, TestReplacedTableGivesNoBase).
-//   - Revisions are restored as they were committed, with the times of their commits (TestRestoreAtEveryRevision).
+//   - Revisions are restored as they were committed, those after a base with the times of their commits
+//     (TestRestoreAtEveryRevision).
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart,
-//     but not while the shipper catches up: the log does not have their changes. The lease of each key is restored
+//     but not while the shipper catches up, nor while no key is written: the log does not have their changes. The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
 //     of a segment decide its name (TestTwoShippers, TestShipToObjectStorage).

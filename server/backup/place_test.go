@@ -153,13 +153,12 @@ func TestPlaces(t *testing.T) {
 		content("large", large)
 		names("one", "large")
 
-		for _, failure := range []error{errors.New("the disk of the source"), io.EOF, fmt.Errorf("reading: %w", io.EOF)} {
-			for _, written := range []int{0, 1, len(large)} {
-				for _, name := range []string{"one", "new"} {
-					require.ErrorIs(t, p.Create(ctx, name, func(w io.Writer) error {
-						return cmp.Or(put(large[:written])(w), failure)
-					}), failure)
-				}
+		for written, failure := range map[int]error{0: fmt.Errorf("reading: %w", io.EOF), 1: errors.New("the source"),
+			len(large): io.EOF} {
+			for _, name := range []string{"one", "new"} {
+				require.ErrorIs(t, p.Create(ctx, name, func(w io.Writer) error {
+					return cmp.Or(put(large[:written])(w), failure)
+				}), failure)
 			}
 		}
 		for _, name := range []string{"one", "new"} { // a disk that hangs until another one leads

@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -225,20 +227,35 @@ func (b *Backup) openBase(ctx context.Context) (file *snapshot.Saved, err error)
 	return file, nil
 }
 
-// localBase returns the path of the base, or of a copy that is not encrypted.
+// localBase returns the path of the base, or of a copy that is not encrypted. Errors: ErrDamaged, ErrIdentity, the
+// place's.
 func (b *Backup) localBase(ctx context.Context) (path string, err error) {
+	sum := sha256.New()
 	if d, ok := b.from.Place.(directory); ok && len(b.from.identities) == 0 {
-		return filepath.Join(string(d), b.base.name()), nil
+		path = filepath.Join(string(d), b.base.name())
+		file, err := os.Open(path)
+		if err != nil {
+			return "", err
+		}
+		_, err = io.Copy(sum, file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return "", err
+		}
+	} else {
+		if err := b.makeLocal(); err != nil {
+			return "", err
+		}
+		path = filepath.Join(b.local, b.base.name())
+		if _, err := os.Stat(path); err == nil { // of an earlier Load
+			return path, nil
+		}
+		err := b.copy(ctx, b.base.name(), func(r io.Reader) (io.Reader, error) { return b.from.unseal(io.TeeReader(r, sum)) })
+		if err != nil {
+			return "", errors.Join(err, os.RemoveAll(path))
+		}
 	}
-	if err := b.makeLocal(); err != nil {
-		return "", err
-	}
-	path = filepath.Join(b.local, b.base.name())
-	if _, err := os.Stat(path); err == nil { // of an earlier Load
-		return path, nil
-	}
-	if err = b.copy(ctx, b.base.name(), b.from.unseal); err != nil {
-		return "", errors.Join(err, os.RemoveAll(path))
+	if hex.EncodeToString(sum.Sum(nil)) != b.base.Hash {
+		return "", fmt.Errorf("%w: it has another hash", ErrDamaged)
 	}
 	return path, nil
 }

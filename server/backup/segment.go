@@ -24,7 +24,7 @@ const (
 	magic = "sqlbrain-segment\x01"
 	// maxHeader and maxPart bound what is taken of a segment before it is looked at: a row has a key of up to
 	// coder.MaxInternalKey, and a value of up to 16 MiB.
-	maxHeader, maxPart = 64 << 10, 1 << 28
+	maxHeader, maxPart = 64 << 10, 17 << 20
 	// window is how far back compression looks. It bounds memory.
 	window = 1 << 20
 )

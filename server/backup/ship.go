@@ -32,6 +32,7 @@ const (
 	defaultSegmentBytes  = 8 << 20
 	defaultBaseInterval  = 24 * time.Hour
 	defaultBaseBytes     = 64 << 20
+	leastAge             = 10 * time.Minute // of the newest base, before another one follows because of the segments' size
 	// commitTime bounds how much later than its time a commit can be read: a leader takes the time, by its clock, before
 	// it writes.
 	commitTime = 5 * time.Second
@@ -51,8 +52,8 @@ var errGap = errors.New("the log does not go back to the end of the backup")
 type Config struct {
 	Store sqlstore.Store
 	To    Place
-	// TempDir is where bases are made, of up to twice the size of the data. "": in the directory of a file:// place, else
-	// os.TempDir.
+	// TempDir is where bases are made, not encrypted, of up to twice the size of the data. "": in the directory of a
+	// file:// place that is not encrypted, else os.TempDir.
 	TempDir string
 	// Recipients, if there are some, are those that all files but the manifest are encrypted to.
 	Recipients []age.Recipient
@@ -87,7 +88,9 @@ func Ship(ctx context.Context, cfg Config) error {
 		var err error
 		if !opened {
 			err = s.open(ctx)
-			opened = err == nil
+			if opened = err == nil; opened && s.position() > 0 && s.Shipped != nil {
+				s.Shipped(s.position())
+			}
 		}
 		if err == nil {
 			err = s.step(ctx)
