@@ -44,7 +44,7 @@ flags take precedence, and --bump-revision 0 keeps the revision of the backup.
 
 With --from file:///DIRECTORY or s3://BUCKET/PREFIX it takes a moment of a continuous backup, the
 end or --at: the keys, their history back to the base before it, and the times of revisions after
-that. Leases, users and roles are as they were up to 10 seconds before the last change of a key.
+that. Leases, users and roles are as they were up to 10 seconds earlier.
 
 With --from it takes the snapshot from a running server, which should no longer be written to. If
 the server makes no snapshots, as kine, it copies the keys at one revision: their values, mod and

@@ -85,7 +85,7 @@ func (s segment) name() string {
 // segmentNamed returns the segment of which a file has the name, with the part of the hash that is in it.
 func segmentNamed(name string) (s segment, ok bool) {
 	_, err := fmt.Sscanf(strings.TrimSuffix(name, ".seg"), "log-%d-%d-%s", &s.First, &s.Last, &s.Hash)
-	return s, err == nil && len(s.Hash) == 16 && s.First <= s.Last && name == s.name()
+	return s, err == nil && len(s.Hash) == 16 && s.First <= s.Last+1 && name == s.name()
 }
 
 // archive is a backup in a place. If several processes write to it, the manifest leads to what one of them wrote.
@@ -160,7 +160,7 @@ func (a archive) read(ctx context.Context, name string) ([]byte, error) {
 // chain returns the segments from a revision on to newest, each of which continues the one before. It reads them from
 // the newest back, and keeps their names. A segment that cannot be used ends the chain before it, and broken says why.
 func (a archive) chain(ctx context.Context, newest segment, from int64) (all []segment, broken error) {
-	for s := newest; s.Last >= from && s.Last > 0; {
+	for s := newest; s.First >= from && s.Last > 0; {
 		previous, err := a.check(ctx, s)
 		if ctx.Err() != nil || errors.Is(err, ErrIdentity) {
 			return nil, err
@@ -192,7 +192,7 @@ func (a archive) check(ctx context.Context, s segment) (previous segment, err er
 	switch {
 	case err != nil:
 		return previous, err
-	case h.First != s.First || h.Last != s.Last || h.First > h.Last:
+	case h.First != s.First || h.Last != s.Last || h.First > h.Last+1:
 		return previous, fmt.Errorf("%w: it has the revisions %d to %d", ErrDamaged, h.First, h.Last)
 	case h.Previous.Last != 0 && h.Previous.Last != s.First-1:
 		return previous, fmt.Errorf("%w: it continues revision %d", ErrDamaged, h.Previous.Last)
@@ -234,7 +234,7 @@ func (a archive) before(ctx context.Context, revision int64) (newest segment, er
 	names, err := a.files(ctx)
 	for _, name := range names {
 		s, ok := segmentNamed(name)
-		if !ok || s.Last >= revision || s.Last <= newest.Last {
+		if !ok || s.First >= revision || s.Last >= revision || s.Last <= newest.Last {
 			continue
 		}
 		if file, err := a.read(ctx, name); err == nil {

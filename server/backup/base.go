@@ -151,7 +151,7 @@ func (s *shipper) kept() []base {
 }
 
 // needed reports whether a moment after the first of the bases needs a segment.
-func needed(s segment, bases []base) bool { return s.Last > bases[0].Revision }
+func needed(s segment, bases []base) bool { return s.First > bases[0].Revision }
 
 // removeOld removes the bases that are not among those of the manifest, and the segments before all of them. A base
 // after all of them may be in the making.
@@ -221,13 +221,13 @@ func (s *shipper) baseOf(ctx context.Context, revision int64) (b base, err error
 
 // writeBase writes the store at its newest revision, from which the log continues.
 func (s *shipper) writeBase(ctx context.Context) (err error) {
-	if err := retry.Sleep(ctx, time.Until(s.notBefore)); err != nil {
+	if err := retry.Sleep(ctx, time.Until(s.again)); err != nil {
 		return err
 	}
 	began, complete := time.Now(), s.Now().Add(-commitTime)
 	defer func() {
 		if s.took = time.Since(began); err != nil {
-			s.notBefore = time.Now().Add(s.took) // it reads the whole table
+			s.again = time.Now().Add(s.took) // it reads the whole table
 		}
 	}()
 	var made *export.Snapshot

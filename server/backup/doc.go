@@ -5,7 +5,7 @@
 //
 //	manifest.json           the cluster, the bases, the newest segment, and until when the backup is complete
 //	base-R.db               the store at revision R
-//	log-A-B-HASH.seg        the commits of the revisions A to B
+//	log-A-B-HASH.seg        the commits of the revisions A to B; with B = A-1 none
 //
 // Segments never change. Each file has its name once it is complete and flushed, and the manifest names it
 // afterwards. A file that the manifest does not lead to is no part of the backup.
@@ -25,7 +25,8 @@
 //   - Revisions are restored as they were committed, those after a base with the times of their commits
 //     (TestRestoreAtEveryRevision).
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart,
-//     but not while the shipper catches up, nor while no key is written: the log does not have their changes. The lease of each key is restored
+//     but not while the shipper catches up, the log does not have their changes. While no key is written, a segment
+//     without commits follows each change of users and roles (TestUsersOfAnIdleTable). The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
 //     of a segment decide its name (TestTwoShippers, TestShipToObjectStorage).

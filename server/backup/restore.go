@@ -153,7 +153,7 @@ func (b *Backup) copySegments(ctx context.Context, first, last int64) (err error
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(copies)
 	for _, name := range names {
-		if s, ok := segmentNamed(name); ok && s.Last > first && s.Last <= last && filepath.IsLocal(name) {
+		if s, ok := segmentNamed(name); ok && s.First > first && s.Last <= last && filepath.IsLocal(name) {
 			group.Go(func() error { return b.copy(ctx, name, func(r io.Reader) (io.Reader, error) { return r, nil }) })
 		}
 	}
@@ -293,6 +293,9 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name(), err)
+		}
+		if h.First > h.Last {
+			r.at = h.At
 		}
 		maps.Copy(b.seen, r.leases)
 		if b.passed = !b.covers(h.Last, r.at); b.passed {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -35,6 +36,8 @@ type header struct {
 	Last     int64   `json:"last"`     // revision
 	Previous segment `json:"previous"` // the segment before; zero for the first one after a base
 	State    bool    `json:"state"`    // rows of all leases, users and roles follow those of the log
+	// At is when State was read, in a segment without commits: its Last is First-1.
+	At time.Time `json:"at,omitzero"`
 }
 
 // encodeSegment returns a segment.

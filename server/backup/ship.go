@@ -147,11 +147,13 @@ type shipper struct {
 	manifest manifest
 	gap      bool          // the next segment begins a new chain
 	looked   time.Time     // when leases, users and roles were read
+	users    int64         // version of the users and roles that were written last, 0: none
 	took     time.Duration // making the newest base
 	useless  int           // bases in a row that no segment continues
 
 	next      *nextBase
-	notBefore time.Time // of the next base, after one that failed
+	notBefore time.Time // of the next base in the background, after one that failed
+	again     time.Time // of the next attempt of writeBase
 	removal   *job
 	dirty     bool // there may be files that no moment needs
 }
@@ -289,12 +291,7 @@ func (s *shipper) step(ctx context.Context) error {
 		return fmt.Errorf("%w: it is at revision %d, and the backup at %d", ErrNotContinued, token.Revision, position)
 	case token.Revision == position:
 		if complete.Sub(s.manifest.Until) >= s.StateInterval {
-			if err := s.compare(ctx); err != nil {
-				return err
-			}
-			next := s.manifest
-			next.Until = complete
-			if err := s.publish(ctx, next, s.gap); err != nil {
+			if err := s.lookAgain(ctx, position, complete); err != nil {
 				return err
 			}
 		}
@@ -322,6 +319,43 @@ func (s *shipper) step(ctx context.Context) error {
 		return err
 	}
 	return retry.Sleep(ctx, s.Interval) // else each commit would be a segment
+}
+
+// lookAgain publishes that no commit follows position until a time, and users and roles if they changed.
+func (s *shipper) lookAgain(ctx context.Context, position int64, complete time.Time) error {
+	var settings coder.AuthSettings
+	switch raw, err := s.Store.Get(ctx, coder.AuthSettingsKey()); {
+	case errors.Is(err, sqlstore.ErrKeyNotFound):
+	case err != nil:
+		return err
+	default:
+		if settings, err = coder.DecodeAuthSettings(raw); err != nil {
+			return err
+		}
+	}
+	if settings.Version == s.users {
+		if err := s.compare(ctx); err != nil {
+			return err
+		}
+		next := s.manifest
+		next.Until = complete
+		return s.publish(ctx, next, s.gap)
+	}
+	state, users, err := s.state(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.compare(ctx); err != nil {
+		return err
+	}
+	next := s.manifest
+	next.Until = complete
+	h := header{First: position + 1, Last: position, State: true, At: complete}
+	if err := s.send(ctx, h, state, next); err != nil {
+		return err
+	}
+	s.users = users
+	return nil
 }
 
 // publish makes next the manifest. Errors: errChanged, the place's.
@@ -361,19 +395,17 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	case err != nil:
 		return false, err
 	}
-	h := header{First: position + 1, Last: last, Previous: s.manifest.Newest}
-	if s.gap {
-		h.Previous = segment{}
-	}
+	h := header{First: position + 1, Last: last}
 	leases, err := s.leases(ctx, rows)
 	if err != nil {
 		return false, err
 	}
 	looked := time.Now()
 	h.State = !full && looked.Sub(s.looked) >= s.StateInterval // a full one may be far behind
+	users := s.users
 	if h.State {
-		state, err := s.state(ctx)
-		if err != nil {
+		var state []sqlstore.Row
+		if state, users, err = s.state(ctx); err != nil {
 			return false, err
 		}
 		leases = append(leases, state...)
@@ -382,28 +414,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if err := s.compare(ctx); err != nil {
 		return false, err
 	}
-	plain, err := encodeSegment(h, slices.Concat(rows, leases))
-	if err != nil {
-		return false, err
-	}
-	var file bytes.Buffer
-	err = s.to.seal(func(w io.Writer) error {
-		_, err := w.Write(plain)
-		return err
-	})(&file)
-	if err != nil {
-		return false, err
-	}
-	written := segment{First: h.First, Last: h.Last, Hash: hashOf(file.Bytes())}
-	err = s.to.Create(ctx, written.name(), func(w io.Writer) error {
-		_, err := w.Write(file.Bytes())
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
 	next := s.manifest
-	next.Newest, next.LogBytes = written, next.LogBytes+int64(file.Len())
 	i := slices.IndexFunc(rows, func(row sqlstore.Row) bool { return bytes.Equal(row.Key, coder.EncodeLogKey(last, 1)) })
 	if i < 0 {
 		return false, fmt.Errorf("the first log row of revision %d is missing", last)
@@ -415,16 +426,46 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if !full {
 		next.Until = later(next.Until, complete)
 	}
-	if err := s.publish(ctx, next, false); err != nil {
+	if err := s.send(ctx, h, slices.Concat(rows, leases), next); err != nil {
 		return false, err
 	}
-	if b := s.next; b != nil {
-		b.wrote(written, int64(file.Len()))
-	}
-	if s.useless = 0; h.State {
+	s.useless, s.users = 0, users
+	if h.State {
 		s.looked = looked
 	}
 	return full, nil
+}
+
+// send writes the next segment, and publishes it with next.
+func (s *shipper) send(ctx context.Context, h header, rows []sqlstore.Row, next manifest) error {
+	if !s.gap {
+		h.Previous = s.manifest.Newest
+	}
+	plain, err := encodeSegment(h, rows)
+	if err != nil {
+		return err
+	}
+	var file bytes.Buffer
+	err = s.to.seal(func(w io.Writer) error {
+		_, err := w.Write(plain)
+		return err
+	})(&file)
+	if err != nil {
+		return err
+	}
+	next.Newest = segment{First: h.First, Last: h.Last, Hash: hashOf(file.Bytes())}
+	next.LogBytes += int64(file.Len())
+	err = s.to.Create(ctx, next.Newest.name(), func(w io.Writer) error {
+		_, err := w.Write(file.Bytes())
+		return err
+	})
+	if err == nil {
+		err = s.publish(ctx, next, false)
+	}
+	if err == nil && s.next != nil {
+		s.next.wrote(next.Newest, int64(file.Len()))
+	}
+	return err
 }
 
 // leases reads the rows of the leases that versions name: they may have been granted since the last state, and may have
@@ -539,18 +580,18 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 	return rows, last, full || last == end, fill()
 }
 
-// state reads the rows of leases, users and roles.
-func (s *shipper) state(ctx context.Context) (rows []sqlstore.Row, err error) {
+// state reads the rows of leases, users and roles, and the version of the latter.
+func (s *shipper) state(ctx context.Context) (rows []sqlstore.Row, version int64, err error) {
 	lo, hi := coder.LeaseBounds()
 	for row, err := range s.Store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		rows = append(rows, row)
 	}
 	users, err := auth.NewUsers(s.Store).Load(ctx) // of one version
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for kind, of := range map[coder.AuthKind]map[string][]byte{coder.AuthUser: users.Users, coder.AuthRole: users.Roles} {
 		for name, content := range of {
@@ -558,5 +599,5 @@ func (s *shipper) state(ctx context.Context) (rows []sqlstore.Row, err error) {
 		}
 	}
 	settings := sqlstore.Row{Key: coder.AuthSettingsKey(), Value: coder.EncodeAuthSettings(users.AuthSettings)}
-	return append(rows, settings), nil
+	return append(rows, settings), users.Version, nil
 }
