@@ -279,7 +279,7 @@ func TestReadContinuesAfterCuts(t *testing.T) {
 	p := openPlace(t, "s3://bucket")
 	content := bytes.Repeat([]byte("0123456789"), 100_000)
 	require.NoError(t, p.Create(t.Context(), "f", put(content)))
-	var most, then int // bytes that an answer brings, and those after it
+	var most, then atomic.Int64 // bytes that an answer brings, and those after it
 	o.set(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet {
 			return false
@@ -293,9 +293,12 @@ func TestReadContinuesAfterCuts(t *testing.T) {
 			rw.Header()[k] = v
 		}
 		rw.WriteHeader(all.Code)
-		_, _ = rw.Write(all.Body.Bytes()[:min(most, all.Body.Len())])
-		if sent := most; all.Body.Len() > sent {
-			most = then
+		sent := min(int(most.Load()), all.Body.Len())
+		cut := all.Body.Len() > sent
+		if cut {
+			most.Store(then.Load()) // before the client can ask again
+		}
+		if _, err := rw.Write(all.Body.Bytes()[:sent]); err != nil || cut {
 			panic(http.ErrAbortHandler)
 		}
 		return true
@@ -307,11 +310,12 @@ func TestReadContinuesAfterCuts(t *testing.T) {
 		_ = r.Close()
 		return got, err
 	}
-	most, then = 300_000, 300_000
+	most.Store(300_000)
+	then.Store(300_000)
 	got, err := read()
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(content, got))
-	then = 0
+	then.Store(0)
 	_, err = read()
 	require.Error(t, err)
 }
