@@ -152,6 +152,15 @@ func (w *world) open(at Moment) *Backup {
 	return b
 }
 
+// intact returns the spans of a backup without damage.
+func (w *world) intact() []Span {
+	w.t.Helper()
+	spans, damages, err := Verify(w.t.Context(), w.source())
+	require.NoError(w.t, err)
+	require.Empty(w.t, damages)
+	return spans
+}
+
 // restored returns what a backup was restored to.
 func (w *world) restored(at Moment) (*replica.Replica, sqlstore.Store) {
 	w.t.Helper()
@@ -239,9 +248,7 @@ func TestGapIsClosedByABase(t *testing.T) {
 		got, _ := w.restored(Moment{Revision: revision})
 		require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
 	}
-	spans, damages, err := Verify(t.Context(), w.source())
-	require.NoError(t, err)
-	require.Empty(t, damages)
+	spans := w.intact()
 	require.Len(t, spans, 2)
 	require.Equal(t, [3]int64{before, afterGap, w.Revision()}, [3]int64{spans[0].Last, spans[1].First, spans[1].Last})
 	log := history.New(w.store, w.Mark)
@@ -536,8 +543,8 @@ func TestUsersAreOfOneVersion(t *testing.T) {
 	require.ErrorIs(t, err, refused)
 }
 
-// TestUsersOfAnIdleTable are in the backup though no key is written, on a base and on a segment; and as they were at each
-// time.
+// TestUsersOfAnIdleTable are in the backup though no key is written, on a base and on a segment; and as they were at
+// each time.
 func TestUsersOfAnIdleTable(t *testing.T) {
 	onPlaces(t, func(t *testing.T, p Place) {
 		w := newWorld(t)
@@ -606,9 +613,7 @@ func TestUsersOfAnIdleTable(t *testing.T) {
 		require.NoError(t, s.to.removeOld(t.Context(), s.manifest.Bases))
 		got, _ := w.restored(Moment{})
 		require.Equal(t, contents(t, w.Replica, 0), contents(t, got, 0))
-		spans, damages, err := Verify(t.Context(), w.source())
-		require.NoError(t, err)
-		require.Empty(t, damages)
+		spans := w.intact()
 		require.Len(t, spans, 1)
 		require.Equal(t, w.Revision(), spans[0].Last)
 	})

@@ -333,23 +333,22 @@ func (s *shipper) lookAgain(ctx context.Context, position int64, complete time.T
 			return err
 		}
 	}
-	if settings.Version == s.users {
-		if err := s.compare(ctx); err != nil {
+	changed, users := settings.Version != s.users, s.users
+	var state []sqlstore.Row
+	if changed {
+		var err error
+		if state, users, err = s.state(ctx); err != nil {
 			return err
 		}
-		next := s.manifest
-		next.Until = complete
-		return s.publish(ctx, next, s.gap)
-	}
-	state, users, err := s.state(ctx)
-	if err != nil {
-		return err
 	}
 	if err := s.compare(ctx); err != nil {
 		return err
 	}
 	next := s.manifest
 	next.Until = complete
+	if !changed {
+		return s.publish(ctx, next, s.gap)
+	}
 	h := header{First: position + 1, Last: position, State: true, At: complete}
 	if err := s.send(ctx, h, state, next); err != nil {
 		return err
