@@ -35,7 +35,7 @@ that none is missing. The exit code is 1 if a file is damaged.
 
 With --restore it also restores the end of the backup into a temporary SQLite file, and compares
 its keys and their history with the database: the hash is that of etcdctl endpoint hashkv. Servers
-may serve the database meanwhile.`,
+may serve the database.`,
 		Example: `  sqlbrain backup verify --from s3://backups/etcd
   sqlbrain backup verify --from file:///backups/now --restore --data-dir /var/lib/sqlbrain`,
 		Args: noArgs,
@@ -133,7 +133,7 @@ func (c *verifyCommand) compare(ctx context.Context) (revision int64, err error)
 				}
 				has, err := export.HashTable(ctx, store, revision, compacted, snapshot.EncodeValue)
 				if errors.Is(err, mvcc.ErrCompacted) {
-					continue // meanwhile
+					continue // while it was read
 				}
 				if err != nil {
 					return err

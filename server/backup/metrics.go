@@ -45,7 +45,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Gaps in the backup, because history was compacted before it could be read: moments in them cannot be " +
 				"restored."}),
 		failures: make.NewCounterVec(prometheus.CounterOpts{Name: "sqlbrain_backup_failures_total",
-			Help: "Failed attempts to continue the backup, by what failed: the database; the place, or the disk that bases are made on; denied: access to one of " +
+			Help: "Failed attempts to continue the backup, by what failed: the database; the place, or the disk that bases " +
+				"are made on; denied: access to one of " +
 				"them; damaged: a file is not what was written; not_continued: the place has another history."},
 			[]string{"reason"}),
 	}

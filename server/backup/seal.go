@@ -76,8 +76,8 @@ func (a archive) seal(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// unseal returns what a file of the place holds. With identities, a file that is not encrypted is damaged. Who can write
-// to the place can still replace the whole backup: nothing signs it. Errors: ErrIdentity, ErrDamaged.
+// unseal returns what a file of the place holds. With identities, a file that is not encrypted is damaged. Anyone who
+// can write to the place can still replace the whole backup: nothing signs it. Errors: ErrIdentity, ErrDamaged.
 func (a archive) unseal(file io.Reader) (io.Reader, error) {
 	if len(a.identities) == 0 {
 		return file, nil

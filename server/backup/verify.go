@@ -39,7 +39,7 @@ func Verify(ctx context.Context, from Source) (spans []Span, damages []error, er
 				return nil, nil, err
 			}
 			if base.Revision < now.Bases[0].Revision {
-				continue // a shipper removed it meanwhile
+				continue // a shipper has removed it since
 			}
 		}
 		damages = append(damages, found...)

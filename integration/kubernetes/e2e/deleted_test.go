@@ -70,8 +70,8 @@ func TestDeletedNamespaceComesBack(t *testing.T) {
 	_, err = namespaces.Get(ctx, name, metav1.GetOptions{})
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
-	out := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "diff", "--at", strconv.FormatInt(kept, 10), "--yaml", "/registry/",
-		"--datastore", datastore)
+	out := harness.Run(t, time.Minute, "", harness.Sqlbrain(t), "diff", "--at", strconv.FormatInt(kept, 10), "--yaml",
+		"/registry/", "--datastore", datastore)
 	require.Zero(t, out.Code, out.Stderr)
 	for reader := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(out.Stdout), 4096); ; {
 		o := &unstructured.Unstructured{}

@@ -22,7 +22,7 @@ func OpenTable(ctx context.Context, store sqlstore.Store) (*Snapshot, error) {
 
 // HashTable returns the hash of HashKV up to a revision of a table that this process does not serve, as after a
 // compaction at compacted. It reads the whole table. Errors: mvcc.ErrCompacted if more than that was compacted, also
-// meanwhile; the database's.
+// while it reads; the database's.
 func HashTable(ctx context.Context, store sqlstore.Store, rev, compacted int64,
 	marshal func(*coder.Record) ([]byte, error)) (uint32, error) {
 	t := &table{store: store}
