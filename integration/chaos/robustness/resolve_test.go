@@ -80,17 +80,9 @@ func readLog(persisted []model.EtcdRequest) *effects {
 			continue
 		}
 		puts := false
-		if r.Type == model.Txn {
-			ops := r.Txn.OperationsOnSuccess
-			if answer.Txn.Failure {
-				ops = r.Txn.OperationsOnFailure
-			}
-			for _, op := range ops {
-				if op.Type == model.PutOperation {
-					l.puts[written(op.Put)] = state.Revision
-					puts = true
-				}
-			}
+		for _, put := range putsDone(r, answer) {
+			l.puts[put] = state.Revision
+			puts = true
 		}
 		if !puts {
 			l.deletes = append(l.deletes, deletion{revision: state.Revision, request: r})
@@ -114,13 +106,16 @@ func (l *effects) claimAnswered(reports []report.ClientReport) {
 	for _, r := range reports {
 		for _, op := range r.KeyValue {
 			request, response := op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)
-			for _, put := range putsOf(request) {
-				if response.Error == "" && l.puts[put] == response.Revision {
+			if response.Error != "" {
+				continue
+			}
+			for _, put := range putsDone(request, response) {
+				if l.puts[put] == response.Revision {
 					delete(l.puts, put)
 				}
 			}
 			d := at[response.Revision]
-			if response.Error != "" || d == nil || !same(d.request, request) {
+			if d == nil || !same(d.request, request) {
 				continue
 			}
 			// A delete that deleted nothing returns the revision of another request. So
@@ -132,27 +127,30 @@ func (l *effects) claimAnswered(reports []report.ClientReport) {
 	}
 }
 
-// claimUnanswered returns the revisions of unanswered requests that had one.
+// claimUnanswered returns the revisions of unanswered requests that had one. Of attempts to put the same, the first one
+// gets it: a later one may have begun after the revision was known.
 func (l *effects) claimUnanswered(reports []report.ClientReport) map[place]int64 {
 	type unanswered struct {
 		place
 		op porcupine.Operation
 	}
-	revisions := map[place]int64{}
-	var rest []unanswered
+	var all, rest []unanswered
 	for i, r := range reports {
 		for j, op := range r.KeyValue {
-			if !open(op) {
-				continue
+			if open(op) {
+				all = append(all, unanswered{place{i, j}, op})
 			}
-			if revision, ok := l.revisionOf(op.Input.(model.EtcdRequest)); ok {
-				revisions[place{i, j}] = revision
-				continue
-			}
-			rest = append(rest, unanswered{place{i, j}, op})
 		}
 	}
-	slices.SortFunc(rest, func(a, b unanswered) int { return cmp.Compare(a.op.Call, b.op.Call) })
+	slices.SortFunc(all, func(a, b unanswered) int { return cmp.Compare(a.op.Call, b.op.Call) })
+	revisions := map[place]int64{}
+	for _, u := range all {
+		if revision, ok := l.claimPut(u.op.Input.(model.EtcdRequest)); ok {
+			revisions[u.place] = revision
+			continue
+		}
+		rest = append(rest, u)
+	}
 	for _, d := range l.deletes {
 		if d.claimed {
 			continue
@@ -166,20 +164,36 @@ func (l *effects) claimUnanswered(reports []report.ClientReport) map[place]int64
 	return revisions
 }
 
-func (l *effects) revisionOf(request model.EtcdRequest) (int64, bool) {
+func (l *effects) claimPut(request model.EtcdRequest) (int64, bool) {
 	for _, put := range putsOf(request) {
 		revision, ok := l.puts[put]
+		delete(l.puts, put)
 		return revision, ok
 	}
 	return 0, false
 }
 
 // putsOf returns the puts of a request's branches.
-func putsOf(request model.EtcdRequest) (puts []model.PutOptions) {
+func putsOf(request model.EtcdRequest) []model.PutOptions {
 	if request.Type != model.Txn {
 		return nil
 	}
-	for _, op := range request.Txn.AllOperations() {
+	return putsAmong(request.Txn.AllOperations())
+}
+
+// putsDone returns the puts of the branch that an answered request took.
+func putsDone(request model.EtcdRequest, answer model.MaybeEtcdResponse) []model.PutOptions {
+	switch {
+	case request.Type != model.Txn:
+		return nil
+	case answer.Txn.Failure:
+		return putsAmong(request.Txn.OperationsOnFailure)
+	}
+	return putsAmong(request.Txn.OperationsOnSuccess)
+}
+
+func putsAmong(ops []model.EtcdOperation) (puts []model.PutOptions) {
+	for _, op := range ops {
 		if op.Type == model.PutOperation {
 			puts = append(puts, written(op.Put))
 		}
@@ -202,19 +216,38 @@ func same(a, b model.EtcdRequest) bool {
 	return false
 }
 
-// TestRepeatedPutIsResolvedOnce: the first attempt had no answer and no effect, the second one both.
+// TestRepeatedPutIsResolvedOnce: the log has one revision for all attempts. It is the answered one's, or else the first
+// one's.
 func TestRepeatedPutIsResolvedOnce(t *testing.T) {
 	put := model.EtcdRequest{Type: model.Txn, Txn: &model.TxnRequest{OperationsOnSuccess: []model.EtcdOperation{
 		{Type: model.PutOperation, Put: model.PutOptions{Key: "k", Value: model.ToValueOrHash("1")}}}}}
-	answer := func(r model.MaybeEtcdResponse) porcupine.Operation { return porcupine.Operation{Input: put, Output: r} }
-	failed := answer(model.MaybeEtcdResponse{Error: "unavailable"})
-	answered := answer(model.MaybeEtcdResponse{EtcdResponse: model.EtcdResponse{Revision: 2,
-		Txn: &model.TxnResponse{Results: make([]model.EtcdOperationResult, 1)}}})
-	for want, operations := range [][]porcupine.Operation{{}, {answered}} {
-		reports := resolve([]report.ClientReport{{KeyValue: append([]porcupine.Operation{failed}, operations...)}},
-			[]model.EtcdRequest{put})
-		kept := reports[0].KeyValue
-		require.Len(t, kept, 1)
-		require.Equal(t, want == 0, kept[0].Output.(model.MaybeEtcdResponse).Persisted)
+	attempt := func(call int64, r model.MaybeEtcdResponse) porcupine.Operation {
+		return porcupine.Operation{Input: put, Call: call, Output: r}
+	}
+	unanswered := model.MaybeEtcdResponse{Error: "unavailable"}
+	first, second := attempt(1, unanswered), attempt(2, unanswered)
+	answer := func(failure bool) model.MaybeEtcdResponse {
+		return model.MaybeEtcdResponse{EtcdResponse: model.EtcdResponse{Revision: 2,
+			Txn: &model.TxnResponse{Failure: failure, Results: make([]model.EtcdOperationResult, 1)}}}
+	}
+	for _, c := range []struct {
+		name     string
+		attempts []porcupine.Operation
+		kept     []int64 // the calls of attempts
+		made     int64   // the call of the unanswered one that made the revision
+	}{
+		{"one", []porcupine.Operation{first}, []int64{1}, 1},
+		{"none answered", []porcupine.Operation{second, first}, []int64{1}, 1},
+		{"the second answered", []porcupine.Operation{first, attempt(2, answer(false))}, []int64{2}, 0},
+		{"the second found the first", []porcupine.Operation{first, attempt(2, answer(true))}, []int64{1, 2}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var kept []int64
+			for _, op := range resolve([]report.ClientReport{{KeyValue: c.attempts}}, []model.EtcdRequest{put})[0].KeyValue {
+				kept = append(kept, op.Call)
+				require.Equal(t, op.Call == c.made, op.Output.(model.MaybeEtcdResponse).Persisted)
+			}
+			require.Equal(t, c.kept, kept)
+		})
 	}
 }
