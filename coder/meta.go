@@ -40,11 +40,7 @@ func (c FenceToken) Resigned() FenceToken {
 // IsResigned reports whether the leader of c's term has said that it stopped.
 func (c FenceToken) IsResigned() bool { return c.Attempt == resignedAttempt }
 
-const (
-	tokenLen = 1 + 6*8
-	// uncountedLen is the length of a token without Bytes, as it was written before rows were counted.
-	uncountedLen = tokenLen - 8
-)
+const tokenLen = 1 + 6*8
 
 // FenceKey is the internal key of the fence row, a versioned row.
 func FenceKey() []byte {
@@ -62,19 +58,16 @@ func EncodeFenceToken(c FenceToken) []byte {
 
 // DecodeFenceToken is the inverse of EncodeFenceToken.
 func DecodeFenceToken(b []byte) (FenceToken, error) {
-	if len(b) != tokenLen && len(b) != uncountedLen || b[0] != formatV1 {
+	if len(b) != tokenLen || b[0] != formatV1 {
 		return FenceToken{}, malformed(b, "fencing token %x", b)
 	}
-	c := FenceToken{
+	return FenceToken{
 		Sequence: int64At(b, 1),
 		Term:     int64At(b, 17),
 		Revision: int64At(b, 25),
 		Attempt:  int64At(b, 33),
-	}
-	if len(b) == tokenLen {
-		c.Bytes = int64At(b, 41)
-	}
-	return c, nil
+		Bytes:    int64At(b, 41),
+	}, nil
 }
 
 // LockKey is the internal key of the lock row, a versioned row: who leads, or is to.

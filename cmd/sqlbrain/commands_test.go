@@ -185,6 +185,13 @@ func TestDoctorOnMySQL(t *testing.T) {
 	for _, check := range []string{"tls", "durability"} {
 		require.Contains(t, found, check)
 	}
+	require.Contains(t, found["size"].Detail, "keys and values: not counted yet;")
+
+	token := coder.FenceToken{Sequence: 1, Bytes: 3<<20 + 20<<10}
+	enginetest.Exec(t, raw, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x'), (x'%x', x'%x')",
+		coder.FenceKey(), coder.EncodeFenceToken(token), coder.RemovedKey(), coder.EncodeInt64(3<<20)))
+	_, found = examined(t, "--datastore", raw)
+	require.Contains(t, found["size"].Detail, "keys and values: 20 KiB;")
 
 	a, found = examined(t, "--datastore", raw, "--max-request-bytes=2000000000")
 	require.Equal(t, 1, a.code)

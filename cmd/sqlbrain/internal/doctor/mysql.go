@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	engine "github.com/sqlbrain/sqlbrain/sqlstore/mysql"
 )
 
@@ -353,12 +354,26 @@ func (s *server) checkClock(ctx context.Context) {
 	s.expect("clock", offset.Abs() <= tolerated+trip/2, detail, Warn, "synchronise the clocks of both machines")
 }
 
+// checkSize says what the commits have counted: the engine's own figure is a guess that may be 40 times too small.
 func (s *server) checkSize(ctx context.Context) {
 	var n, rows, size int64
-	if s.ask(ctx, "size", `SELECT COUNT(*), COALESCE(MAX(TABLE_ROWS), 0), COALESCE(MAX(DATA_LENGTH + INDEX_LENGTH), 0)
-		FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'object'`, &n, &rows, &size) && n > 0 {
-		s.ok("size", "%s in about %d rows, by the engine's estimate", bytesText(size), rows)
+	if !s.ask(ctx, "size", `SELECT COUNT(*), COALESCE(MAX(TABLE_ROWS), 0), COALESCE(MAX(DATA_LENGTH + INDEX_LENGTH), 0)
+		FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'object'`, &n, &rows, &size) || n == 0 {
+		return
 	}
+	const row = "(SELECT object_value FROM object WHERE internal_key = x'%x')"
+	var fence, removed []byte
+	if !s.ask(ctx, "size", fmt.Sprintf("SELECT "+row+", "+row, coder.FenceKey(), coder.RemovedKey()), &fence, &removed) {
+		return
+	}
+	counted := "not counted yet"
+	if token, err := coder.DecodeFenceToken(fence); err == nil && token.Bytes > 0 {
+		if less, err := coder.DecodeInt64(removed); err == nil {
+			token.Bytes -= less
+		}
+		counted = bytesText(token.Bytes)
+	}
+	s.ok("size", "keys and values: %s; the engine's estimate: %s in %d rows", counted, bytesText(size), rows)
 }
 
 func (s *server) checkConnections(ctx context.Context) {
