@@ -65,6 +65,7 @@ programs:
 	cd integration && $(GO) build -o ../bin/programs/etcdctl go.etcd.io/etcd/etcdctl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcdutl go.etcd.io/etcd/etcdutl/v3
 	cd integration && $(GO) build -o ../bin/programs/etcd go.etcd.io/etcd/server/v3
+	cd integration/programs/versitygw && $(GO) build -o ../../../bin/programs/versitygw github.com/versity/versitygw/cmd/versitygw
 	$(if $(CC_FOUND),cd integration/programs/kine && CGO_ENABLED=1 $(GO) build -o ../../../bin/programs/kine github.com/k3s-io/kine)
 
 # Not from Go's cache of results: it knows a test's packages, not the programs that it builds and runs.

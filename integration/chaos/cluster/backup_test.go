@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +22,6 @@ import (
 	"time"
 
 	"filippo.io/age"
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,11 +30,12 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
 	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-// storage is an S3 server that can be taken away, with its connections. While it is there, one request in ten fails,
-// half of these after they were executed.
+// storage is an S3 server, and a proxy in front of it that can take it away, with its connections. While it is there,
+// one request in ten fails, half of these after they were executed.
 type storage struct {
 	*httptest.Server
 	away           atomic.Bool
@@ -40,9 +43,24 @@ type storage struct {
 }
 
 func startStorage(t *testing.T) *storage {
-	backend := s3mem.New()
-	require.NoError(t, backend.CreateBucket("bucket"))
-	s3, s := gofakes3.New(backend).Server(), &storage{}
+	dir, target := t.TempDir(), &url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))}
+	files, attributes := filepath.Join(dir, "files"), filepath.Join(dir, "attributes")
+	require.NoError(t, errors.Join(os.MkdirAll(filepath.Join(files, "bucket"), 0o700), os.Mkdir(attributes, 0o700)))
+	const id, secret = "id", "secret-of-the-test"
+	program := harness.StartProcess(t, harness.VersityGW(t), "--quiet", "--port", target.Host, "--access", id,
+		"--secret", secret, "posix", "--sidecar", attributes, files)
+	program.Await(t, func(ctx context.Context) error {
+		connection, err := new(net.Dialer).DialContext(ctx, "tcp", target.Host)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+	s3 := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // which is signed
+	}}
+	s := &storage{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.away.Load() {
 			s.failed.Add(1)
@@ -63,7 +81,7 @@ func startStorage(t *testing.T) *storage {
 	}))
 	t.Cleanup(s.Close)
 	for name, value := range map[string]string{"AWS_ENDPOINT_URL": s.URL, "AWS_REGION": "us-east-1",
-		"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"} {
+		"AWS_ACCESS_KEY_ID": id, "AWS_SECRET_ACCESS_KEY": secret} {
 		t.Setenv(name, value)
 	}
 	return s
@@ -296,7 +314,8 @@ func requireAsAt(t *testing.T, ctx context.Context, n *harness.Node, state *mode
 	}
 }
 
-// requireDamageIsRefused: a segment that is shorter, missing, has another bit, or is in the place of another.
+// requireDamageIsRefused: a segment that is shorter, missing, has another bit, or is in the place of another. Before
+// that, the storage takes a file in parts.
 func requireDamageIsRefused(t *testing.T, ctx context.Context, place backup.Place, random *rand.Rand,
 	restore func() harness.Output) {
 	t.Helper()
@@ -328,6 +347,11 @@ func requireDamageIsRefused(t *testing.T, ctx context.Context, place backup.Plac
 			}) == nil
 		})
 	}
+	large := make([]byte, 40<<20) // of two parts
+	put("large", large)
+	require.True(t, bytes.Equal(large, read("large")))
+	put("large", nil)
+
 	// Others may be those of a shipper that was killed before they were part of the backup.
 	var manifest struct {
 		Newest struct {

@@ -29,6 +29,7 @@ const (
 	pkgEtcdctl  = "go.etcd.io/etcd/etcdctl/v3"
 	pkgEtcdutl  = "go.etcd.io/etcd/etcdutl/v3"
 	pkgKine     = "github.com/k3s-io/kine"
+	pkgVersity  = "github.com/versity/versitygw/cmd/versitygw"
 )
 
 const thisModule = modSqlbrain + "/integration"
@@ -67,6 +68,9 @@ func Kine(t testing.TB) string {
 	}
 	return program(t, "kine", pkgKine)
 }
+
+// VersityGW returns the path of an S3 server over a directory, Versity's gateway.
+func VersityGW(t testing.TB) string { t.Helper(); return program(t, "versitygw", pkgVersity) }
 
 func program(t testing.TB, name, pkg string) string {
 	t.Helper()
@@ -109,10 +113,12 @@ func build(name, pkg string) (string, error) {
 	switch pkg {
 	case pkgSqlbrain:
 		cmd.Dir, err = moduleDir(ctx, modSqlbrain)
-	case pkgKine:
+	case pkgKine, pkgVersity:
 		cmd.Dir, err = moduleDir(ctx, thisModule)
-		cmd.Dir = filepath.Join(cmd.Dir, "programs", "kine")
-		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
+		cmd.Dir = filepath.Join(cmd.Dir, "programs", name)
+		if pkg == pkgKine {
+			cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
+		}
 	}
 	if err != nil {
 		return "", err
