@@ -38,6 +38,8 @@ type manifest struct {
 	LogBytes int64 `json:"log_bytes"`
 	// Until is a time up to which all commits are in the backup.
 	Until time.Time `json:"until"`
+	// Age is how long processes have written the backup. No wall clock counts it.
+	Age time.Duration `json:"age_ns"`
 	// LastRow is the SHA-256 of the identity row and the first log row of the newest revision, "" if the table had none.
 	// Who does not know the identity cannot find out by it which keys were written.
 	LastRow string `json:"last_row"`
@@ -47,8 +49,10 @@ type manifest struct {
 type base struct {
 	Revision int64     `json:"revision"`
 	At       time.Time `json:"at"` // when that was committed
-	Bytes    int64     `json:"bytes"`
-	Hash     string    `json:"sha256"` // of the file as it is in the place
+	// Age is that of the manifest at a time when the base had all commits.
+	Age   time.Duration `json:"age_ns"`
+	Bytes int64         `json:"bytes"`
+	Hash  string        `json:"sha256"` // of the file as it is in the place
 	// Before is the newest segment of an earlier revision, or of this one. Only in the second case a segment follows that
 	// continues both the base and Before: else there is a gap.
 	Before segment   `json:"before"`

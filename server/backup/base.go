@@ -132,17 +132,17 @@ func (s *shipper) due() bool {
 	if s.Keep > 0 {
 		every = min(every, s.Keep) // else much more than that is kept
 	}
-	age := s.Now().Sub(newest.At)
+	age := s.age() - newest.Age
 	large := s.manifest.LogBytes >= max(newest.Bytes, s.BaseBytes) && age >= leastAge // the manifest names all bases
 	return large || age >= every
 }
 
 // kept returns the bases that moments need that are kept: the newest one up to the oldest moment, and those after it.
 func (s *shipper) kept() []base {
-	bases, oldest := s.manifest.Bases, s.Now().Add(-s.Keep)
+	bases := s.manifest.Bases
 	if s.Keep > 0 {
 		for i := len(bases) - 1; i > 0; i-- {
-			if !bases[i].At.After(oldest) {
+			if s.age()-bases[i].Age >= s.Keep {
 				return bases[i:]
 			}
 		}
@@ -216,7 +216,7 @@ func (s *shipper) abandonBase() {
 // baseOf returns a base of a revision, with what the log says about it.
 func (s *shipper) baseOf(ctx context.Context, revision int64) (b base, err error) {
 	commit, err := history.New(s.Store, s.mark.Read).CommitOf(ctx, revision)
-	return base{Revision: revision, At: commit.At}, err
+	return base{Revision: revision, At: commit.At, Age: s.age()}, err
 }
 
 // writeBase writes the store at its newest revision, from which the log continues.

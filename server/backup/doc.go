@@ -31,9 +31,9 @@
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
 //     of a segment decide its name (TestTwoShippers, TestShipToObjectStorage).
 //   - A new base follows daily, or when the segments are larger than the newest one. A segment ends at its revision, so
-//     it leaves no gap (TestNewBasesLeaveNoGap). What no kept
-//     moment needs is removed from the manifest, and then from the place, at the next start too
-//     (TestRetentionKeepsEveryMoment, TestIdleTableIsContinued).
+//     it leaves no gap (TestNewBasesLeaveNoGap). What no kept moment needs is removed from the manifest, and then from
+//     the place, at the next start too (TestRetentionKeepsEveryMoment, TestIdleTableIsContinued). Both go by how long the
+//     backup was written, and by no wall clock (TestWallClockRemovesNothing).
 //   - Leaders that ship in turns leave no gap (TestKeepersTakeTurns), and a place that fails or hangs does not hold up a
 //     leader (TestKeeperOutlivesFailures, TestHungPlaceHoldsUpNothing).
 //

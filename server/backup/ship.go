@@ -60,7 +60,7 @@ type Config struct {
 	Log        *slog.Logger
 	About      snapshot.About // of the bases
 	Metrics    *Metrics       // nil: none
-	// Keep is how long moments can be restored; 0: for ever.
+	// Keep is how long moments can be restored, counted while the backup is written; 0: for ever.
 	Keep time.Duration
 	// Shipped, if not nil, is called with the newest revision of the backup.
 	Shipped func(revision int64)
@@ -72,6 +72,7 @@ type Config struct {
 	BaseInterval  time.Duration // between bases, if anything is committed
 	BaseBytes     int64         // of segments, above which a new base follows if they are larger than the base
 	Now           func() time.Time
+	Uptime        func() time.Duration // by a clock that is never set
 }
 
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
@@ -131,6 +132,9 @@ func newShipper(cfg Config) *shipper {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if started := time.Now(); cfg.Uptime == nil {
+		cfg.Uptime = func() time.Duration { return time.Since(started) }
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
@@ -145,6 +149,7 @@ type shipper struct {
 	mark     *compact.Mark
 	secret   []byte // the identity row, once compare has read it
 	manifest manifest
+	counted  time.Duration // Uptime up to which the manifest's Age counts
 	gap      bool          // the next segment begins a new chain
 	looked   time.Time     // when leases, users and roles were read
 	users    int64         // version of the users and roles that were written last, 0: none
@@ -181,6 +186,9 @@ func (s *shipper) position() int64 {
 	return position
 }
 
+// age returns the Age that the manifest would have now.
+func (s *shipper) age() time.Duration { return s.manifest.Age + s.Uptime() - s.counted }
+
 // open reads the manifest, and compares the table with the backup.
 func (s *shipper) open(ctx context.Context) error {
 	now, err := s.to.manifest(ctx)
@@ -190,7 +198,7 @@ func (s *shipper) open(ctx context.Context) error {
 	if s.next != nil && !now.equal(s.manifest) { // another process wrote it
 		s.baseFailed(errChanged)
 	}
-	s.manifest, s.dirty = now, true
+	s.manifest, s.counted, s.dirty = now, s.Uptime(), true
 	sealed := len(s.Recipients) > 0
 	if s.manifest.Cluster != "" && s.manifest.Encrypted != sealed {
 		return ofPlace(errSealed)
@@ -368,9 +376,11 @@ func (s *shipper) publish(ctx context.Context, next manifest, gap bool) error {
 			return ofPlace(errChanged)
 		}
 	}
+	next.Age = s.age()
 	if err := s.to.setManifest(ctx, next); err != nil {
 		return err
 	}
+	s.counted += next.Age - s.manifest.Age
 	s.manifest, s.gap = next, gap
 	s.observe(ctx)
 	if s.Shipped != nil {

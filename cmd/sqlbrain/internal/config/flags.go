@@ -142,7 +142,8 @@ func (s *Settings) define() {
 		"`URL` of the place to which the leader writes a continuous backup, file:///DIRECTORY or "+
 			"s3://BUCKET/PREFIX: sqlbrain restore --from brings back any moment. All members must see the same directory")
 	number(s, f.DurationVar, &s.BackupKeep, "backup-keep", 0, math.MaxInt64,
-		"how long each moment of a continuous backup can be restored; older files are removed (0: for ever)")
+		"how long each moment of a continuous backup can be restored, counted while it is written; older files are "+
+			"removed (0: for ever)")
 	value(f.StringSliceVar, &s.BackupRecipients, "backup-recipient",
 		"encrypt a continuous backup to these `recipients` of age, age1…, or to those in files")
 
