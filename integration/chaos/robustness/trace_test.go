@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -30,10 +31,19 @@ func newReplay(t *testing.T) *model.Replay {
 	return replay
 }
 
-// traced returns a file for the steps of all nodes, and the flag that has them recorded.
+// traced returns a file for the steps of all nodes, which is kept if t fails, and the flag that has them recorded.
 func traced(t *testing.T) (file string, flags []string) {
 	t.Helper()
-	file = filepath.Join(t.TempDir(), "steps")
+	dir, err := os.MkdirTemp("", "sqlbrain-steps-")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the steps of the protocol are kept in %s", dir)
+			return
+		}
+		assert.NoError(t, os.RemoveAll(dir))
+	})
+	file = filepath.Join(dir, "steps")
 	return file, []string{"--trace-protocol", file}
 }
 
