@@ -75,7 +75,7 @@ func (a answer) requireNoSecret(t *testing.T) {
 	}
 }
 
-// requireRefused demands exit code 1 and one line on stderr besides the log's.
+// requireRefused demands exit code 1 and one line of at most 500 bytes on stderr besides the log's.
 func (a answer) requireRefused(t *testing.T, want ...string) {
 	t.Helper()
 	require.Equal(t, 1, a.code, a.stderr)
@@ -86,11 +86,12 @@ func (a answer) requireRefused(t *testing.T, want ...string) {
 		}
 	}
 	require.Len(t, lines, 1, a.stderr)
+	require.LessOrEqual(t, len(lines[0]), 500, lines[0])
 	require.True(t, strings.HasPrefix(lines[0], "sqlbrain: "), lines[0])
 	for _, w := range want {
 		require.Contains(t, lines[0], w)
 	}
-	for _, no := range []string{"goroutine", "Usage:", ".go:"} {
+	for _, no := range []string{"goroutine", "panic", "Usage:", ".go:"} {
 		require.NotContains(t, a.stderr, no)
 	}
 }

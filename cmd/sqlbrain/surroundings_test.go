@@ -11,15 +11,21 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // serve runs a command line that must be refused at start.
 func serve(t *testing.T, args ...string) answer {
 	t.Helper()
-	return execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="},
+	a := execute(t, append([]string{"serve", "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls="},
 		args...)...)
+	require.Empty(t, a.stdout)
+	return a
 }
 
 func writeTemp(t *testing.T, name, text string) string {
@@ -54,7 +60,11 @@ func TestInvalidCommandLinesAreRefused(t *testing.T) {
 		{"--election-timeout=1000", "--election-timeout is a flag of etcd that sqlbrain does not have"},
 		{"serve now", `unknown command "now"`},
 		{"--max-txn-ops=0", "--max-txn-ops: 0 is too small"},
+		{"--max-txn-ops=many", `--max-txn-ops: invalid value "many"`},
+		{"--auto-compaction-mode=sometimes", `--auto-compaction-mode: invalid value "sometimes"`},
 		{"--datastore=oracle://u:Geheim@h/d", "unknown scheme"},
+		{"--datastore=mysql://u:Geheim@127.0.0.1:1/", "database"},
+		{"--datastore=sqlite://x?nosuch=1", "nosuch"},
 		{"--config-file=/does/not/exist", "/does/not/exist"},
 		{"migrate", "name one of up, down, version and force"},
 		{"migrate sideways", `unknown command "sideways"`},
@@ -141,31 +151,29 @@ func changed(t *testing.T, raw string, change func(*url.URL)) string {
 }
 
 func TestUnreachableMySQLIsExplained(t *testing.T) {
-	good := mysqlUser(t, "ALL PRIVILEGES")
-	closed := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
-	caFile := writeTemp(t, "ca.pem", "garbage")
-
-	for _, c := range []struct {
-		name, raw string
-		want      []string
-	}{
-		{"wrong password",
-			changed(t, good, func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret+"wrong") }),
-			[]string{"Access denied"}},
-		{"no such user", changed(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }),
-			[]string{"Access denied"}},
-		{"no such database", changed(t, good, func(u *url.URL) { u.Path = "/does_not_exist" }), []string{"does_not_exist"}},
-		{"no listener", changed(t, good, func(u *url.URL) { u.Host = closed }), []string{"connection refused"}},
-		{"no such host", changed(t, good, func(u *url.URL) { u.Host = "no-such-host.invalid:3306" }),
-			[]string{"no-such-host.invalid"}},
-		{"bad CA file", changed(t, good, func(u *url.URL) { u.RawQuery = "tls-ca=" + caFile }), []string{"datastore mysql://"}},
-		{"no right to create tables", mysqlUser(t, "SELECT, INSERT"), []string{"CREATE command denied"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			serve(t, "--datastore", c.raw).requireRefused(t, c.want...)
-			execute(t, "migrate", "up", "--datastore", c.raw).requireRefused(t, c.want...)
-		})
-	}
+	onProducts(t, func(t *testing.T, p enginetest.Product) {
+		good := newUser(t, p.Database(t), "ALL PRIVILEGES")
+		closed := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
+		caFile := writeTemp(t, "ca.pem", "garbage")
+		for _, c := range []struct{ name, raw, want string }{
+			{"wrong password",
+				changed(t, good, func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), secret+"wrong") }),
+				"Access denied"},
+			{"no such user", changed(t, good, func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }),
+				"Access denied for user 'nobody'"},
+			{"no such database", changed(t, good, func(u *url.URL) { u.Path = "/does_not_exist" }), "does_not_exist"},
+			{"no listener", changed(t, good, func(u *url.URL) { u.Host = closed }), closed + ": connect: connection refused"},
+			{"no such host", changed(t, good, func(u *url.URL) { u.Host = "no-such-host.invalid:3306" }),
+				"no-such-host.invalid"},
+			{"bad CA file", changed(t, good, func(u *url.URL) { u.RawQuery = "tls-ca=" + caFile }), "datastore mysql://"},
+			{"no right to create tables", newUser(t, p.Database(t), "SELECT, INSERT"), "CREATE command denied"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				serve(t, "--datastore", c.raw).requireRefused(t, c.want)
+				execute(t, "migrate", "up", "--datastore", c.raw).requireRefused(t, c.want)
+			})
+		}
+	})
 }
 
 func TestPasswordFileReplacesThePasswordInTheURL(t *testing.T) {
@@ -178,16 +186,30 @@ func TestPasswordFileReplacesThePasswordInTheURL(t *testing.T) {
 	serve(t, "--datastore", without, "--datastore-password-file", wrong).requireRefused(t, "Access denied")
 }
 
-func TestReadOnlyMySQLIsRefused(t *testing.T) {
-	server := enginetest.StartServer(t)
-	raw := newUser(t, server.URL(), "ALL PRIVILEGES")
-	empty := newUser(t, server.NewDatabase("empty"), "ALL PRIVILEGES")
-	succeed(t, "migrate", "up", "--datastore", raw)
-	enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 1")
-	serve(t, "--datastore", raw).requireRefused(t, "read-only")
-	serve(t, "--datastore", empty).requireRefused(t, "read-only")
-	a := execute(t, "doctor", "--datastore", raw)
-	require.Equal(t, 1, a.code)
-	require.Contains(t, a.stdout, "read_only is on")
-	enginetest.Exec(t, server.URL(), "SET GLOBAL read_only = 0")
+func TestReadOnlyMySQL(t *testing.T) {
+	onProducts(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		raw := newUser(t, server.URL(), "ALL PRIVILEGES")
+		empty := newUser(t, server.NewDatabase("empty"), "ALL PRIVILEGES")
+		c := startNode(t, "--datastore", raw, "--request-timeout=2s").client(t)
+		_, err := c.Put(t.Context(), "k", "before")
+		require.NoError(t, err)
+		enginetest.Exec(t, server.URL(), "SET GLOBAL "+p.ReadOnly()+" = 1")
+		_, err = c.Put(t.Context(), "k", "refused")
+		var refused rpctypes.EtcdError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, codes.Unavailable, refused.Code(), err)
+		eventually.True(t, "a serializable read", func() bool {
+			got, err := c.Get(t.Context(), "k", clientv3.WithSerializable())
+			return err == nil && string(got.Kvs[0].Value) == "before"
+		})
+
+		serve(t, "--datastore", raw).requireRefused(t, "read-only")
+		serve(t, "--datastore", empty).requireRefused(t, "read-only")
+		a := execute(t, "doctor", "--datastore", raw)
+		require.Equal(t, 1, a.code)
+		require.Contains(t, a.stdout, p.ReadOnly()+" is on")
+		enginetest.Exec(t, server.URL(), "SET GLOBAL "+p.ReadOnly()+" = 0")
+		eventually.True(t, "a write", func() bool { _, err := c.Put(t.Context(), "k", "after"); return err == nil })
+	})
 }
