@@ -338,6 +338,19 @@ func TestTheStockToolIsInterchangeable(t *testing.T) {
 		stock((*migrate.Migrate).Down)
 		require.ErrorIs(t, g.verify(db), migrations.ErrMissing)
 		g.up(t, db)
+		stock(func(m *migrate.Migrate) error {
+			version, dirty, err := m.Version()
+			require.EqualValues(t, 1, version)
+			require.False(t, dirty)
+			require.ErrorIs(t, m.Up(), migrate.ErrNoChange)
+			return err
+		})
+		exec(t, db, "UPDATE schema_migrations SET dirty = TRUE")
+		stock(func(m *migrate.Migrate) error {
+			require.ErrorAs(t, m.Up(), new(migrate.ErrDirty))
+			return m.Force(1)
+		})
+		require.NoError(t, g.verify(db))
 		stock((*migrate.Migrate).Down)
 		require.ErrorIs(t, g.verify(db), migrations.ErrMissing)
 	})

@@ -11,7 +11,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -242,6 +241,29 @@ func TestFirstCountReadsNoRow(t *testing.T) {
 	}
 }
 
+// TestLargeTableHasStoredCounts: the default configuration stores them for a table that takes long to count.
+func TestLargeTableHasStoredCounts(t *testing.T) {
+	s := &countLog{Store: newStore(t)}
+	b := open(t, s, nil)
+	for i := range 51 {
+		txn := &mvcc.Txn{}
+		for j := range 1000 {
+			txn.Then = append(txn.Then, put(fmt.Sprintf("k%05d", 1000*i+j), "").Then...)
+		}
+		mustTxn(t, b, txn)
+	}
+	mustRange(t, b, countOf("k", "l", 0))
+	closeReplica(t, b)
+	s.reset()
+	b = open(t, s, nil)
+	if res := mustRange(t, b, countOf("k", "l", 0)); res.Count != 51_000 {
+		t.Errorf("counted %d keys", res.Count)
+	}
+	if rows, counts := s.reset(); rows > 0 {
+		t.Errorf("%d rows were counted in %d statements", rows, counts)
+	}
+}
+
 // TestUselessCountsAreNotTaken: a row that cannot be read, and one whose log is compacted.
 func TestUselessCountsAreNotTaken(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s sqlstore.Store, row []byte){
@@ -335,17 +357,7 @@ func TestDeposedLeaderStoresNoCounts(t *testing.T) {
 // TestRecoveredTableHasNoCounts: the row may be of revisions that were lost, which others replace.
 func TestRecoveredTableHasNoCounts(t *testing.T) {
 	s, _ := filled(t)
-	f, err := repair.Examine(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan, err := f.Plan(1000, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Recover(t.Context(), s, plan); err != nil {
-		t.Fatal(err)
-	}
+	recoverTable(t, s, 1000, false)
 	if row := countsRow(t, s); row != nil {
 		t.Errorf("the table has the counts %x", row)
 	}
