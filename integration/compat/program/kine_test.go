@@ -2,14 +2,6 @@ package program
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/server/tlsfiles/tlstest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -55,7 +48,12 @@ type kamaji struct {
 func startKamaji(t *testing.T) kamaji {
 	t.Helper()
 	certs := enginetest.Directory(t)
-	writeAuthority(t, certs)
+	ca := tlstest.NewAuthority(t, "authority")
+	cert, key := ca.Issue(t, "server")
+	for name, content := range map[string][]byte{"ca.crt": ca.PEM, "server.crt": cert, "server.key": key} {
+		// the directory is the server's alone
+		require.NoError(t, os.WriteFile(filepath.Join(certs, name), content, 0o644))
+	}
 	require.NoError(t, enginetest.GiveToServers(certs))
 	db := enginetest.MySQL.StartServer(t)
 	u, err := url.Parse(db.URL())
@@ -121,40 +119,4 @@ func TestReplicasOfKamajiAreACluster(t *testing.T) {
 	require.Equal(t, "OK", k.etcdctl(three, "put", "k", "again"))
 	require.Equal(t, "again", k.etcdctl(two, "get", "k", "--print-value-only"))
 	again.Stop(t)
-}
-
-// writeAuthority writes ca.crt, and server.crt and server.key, which serve a server at 127.0.0.1 and a client.
-func writeAuthority(t *testing.T, dir string) {
-	t.Helper()
-	write := func(name, kind string, der []byte) {
-		// the directory is the server's alone
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
-			pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644))
-	}
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-		return k
-	}
-	authorityKey, serverKey := key(), key()
-	authority := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Unix(0, 0),
-		NotAfter: time.Now().Add(time.Hour),
-		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, authority, authority, &authorityKey.PublicKey, authorityKey)
-	require.NoError(t, err)
-	write("ca.crt", "CERTIFICATE", der)
-	server := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotBefore: time.Unix(0, 0),
-		NotAfter:    time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err = x509.CreateCertificate(rand.Reader, server, authority, &serverKey.PublicKey, authorityKey)
-	require.NoError(t, err)
-	write("server.crt", "CERTIFICATE", der)
-	der, err = x509.MarshalECPrivateKey(serverKey)
-	require.NoError(t, err)
-	write("server.key", "EC PRIVATE KEY", der)
 }
