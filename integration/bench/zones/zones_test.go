@@ -67,11 +67,9 @@ var systems = []string{etcd, sqlbrain, elsewhere}
 // figure is what the clients of all zones found together.
 type figure struct {
 	perSecond         float64
-	leaders, others   quantiles // of clients in the leader's zone, and in the others
+	leaders, others   []float64 // milliseconds that each request took in the leader's zone, and in the others
 	leader, following float64   // round trips
 }
-
-type quantiles struct{ p50, p99 time.Duration }
 
 // TestZones: without -write-page it only shows that the measurement works.
 func TestZones(t *testing.T) {
@@ -101,8 +99,8 @@ func TestZones(t *testing.T) {
 				for _, r := range requests {
 					leader := c.Leader()
 					figures[fmt.Sprint(system, r.name)] = &figure{ // one client after the other
-						leader:    float64(measure(t, c, r, 1, duration, leader).leaders.p50) / float64(far),
-						following: float64(measure(t, c, r, 1, duration, 2).others.p50) / float64(far),
+						leader:    result.Quantile(measure(t, c, r, 1, duration, leader).leaders, 0.5) / 1000 / far.Seconds(),
+						following: result.Quantile(measure(t, c, r, 1, duration, 2).others, 0.5) / 1000 / far.Seconds(),
 					}
 				}
 			})
@@ -156,7 +154,7 @@ func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.D
 	t.Helper()
 	leader := c.Leader()
 	var mu sync.Mutex
-	var took [2][]time.Duration // in the leader's zone, in the others
+	var took [2][]float64 // in the leader's zone, in the others
 	var failed error
 	var all sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), duration)
@@ -172,13 +170,13 @@ func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.D
 				client = c.Node(zone).Client()
 			}
 			all.Go(func() {
-				var mine []time.Duration
+				var mine []float64
 				var err error
 				key := fmt.Sprintf("zone%d/%d", zone, i)
 				for err == nil && ctx.Err() == nil {
 					began := time.Now()
 					err = r.do(t.Context(), client, key)
-					mine = append(mine, time.Since(began))
+					mine = append(mine, time.Since(began).Seconds()*1000)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -191,19 +189,14 @@ func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.D
 	}
 	all.Wait()
 	require.NoError(t, failed)
-	f := &figure{perSecond: float64(len(took[0])+len(took[1])) / duration.Seconds()}
-	f.leaders, f.others = quantilesOf(took[0]), quantilesOf(took[1])
-	t.Logf("%s, %d clients in each zone: %+v", r.name, n, *f)
+	f := &figure{perSecond: float64(len(took[0])+len(took[1])) / duration.Seconds(), leaders: took[0], others: took[1]}
+	t.Logf("%s, %d clients in each zone: %.0f a second; %s; %s", r.name, n, f.perSecond, p50p99(took[0]), p50p99(took[1]))
 	return f
 }
 
-func quantilesOf(took []time.Duration) quantiles {
-	if len(took) == 0 {
-		return quantiles{}
-	}
-	slices.Sort(took)
-	at := func(q float64) time.Duration { return took[int(q*float64(len(took)-1))] }
-	return quantiles{at(0.5), at(0.99)}
+// p50p99 shows two quantiles.
+func p50p99(ms []float64) string {
+	return fmt.Sprintf("%.1f, %.1f", result.Quantile(ms, 0.5), result.Quantile(ms, 0.99))
 }
 
 // failover kills the leader and returns how long the other zones then waited for a put, at most.
@@ -263,14 +256,12 @@ func text(t *testing.T, clients []int, figures map[string]*figure, stopped map[s
 	}
 	fmt.Fprintf(&b, "\n## Zones %v apart\n\np50 and p99 in ms: in the leader's zone, and in the others.\n\n"+
 		"| | clients in each zone | | a second | leader's zone | others |\n|---|---|---|---|---|---|\n", near)
-	ms := func(q quantiles) string {
-		return fmt.Sprintf("%.1f, %.1f", q.p50.Seconds()*1000, q.p99.Seconds()*1000)
-	}
 	for _, r := range requests {
 		for _, n := range clients {
 			for _, s := range systems {
 				f := figures[fmt.Sprint(s, r.name, n)]
-				fmt.Fprintf(&b, "| %s | %d | %s | %.0f | %s | %s |\n", r.name, n, s, f.perSecond, ms(f.leaders), ms(f.others))
+				fmt.Fprintf(&b, "| %s | %d | %s | %.0f | %s | %s |\n", r.name, n, s, f.perSecond, p50p99(f.leaders),
+					p50p99(f.others))
 			}
 		}
 	}

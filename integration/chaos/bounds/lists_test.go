@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
+	"github.com/sqlbrain/sqlbrain/integration/internal/history"
 )
 
 // mostMemory is what a server may have after any of the calls. Go gives back what it used for the ones before only
@@ -161,7 +162,7 @@ func TestLongLists(t *testing.T) {
 			codes := make(map[string]int)
 			for _, c := range conns {
 				sending.Go(func() {
-					said := harness.Code(call(t.Context(), c, f.method, r)).String()
+					said := history.Code(call(t.Context(), c, f.method, r)).String()
 					mu.Lock()
 					defer mu.Unlock()
 					codes[said]++

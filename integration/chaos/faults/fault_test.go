@@ -217,7 +217,7 @@ func repeatedly(ctx context.Context, t *testing.T, f func() error) {
 		if err == nil {
 			return
 		}
-		require.Contains(t, []codes.Code{codes.Unavailable, codes.DeadlineExceeded}, harness.Code(err), "%v", err)
+		require.Contains(t, []codes.Code{codes.Unavailable, codes.DeadlineExceeded}, history.Code(err), "%v", err)
 		require.NoError(t, ctx.Err())
 	}
 }

@@ -8,13 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -267,12 +264,4 @@ func (n *Node) Host() string {
 		n.t.Fatal(err)
 	}
 	return u.Host
-}
-
-// Code returns the gRPC code of an error of etcd's client.
-func Code(err error) codes.Code {
-	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		return e.Code()
-	}
-	return status.Code(err)
 }

@@ -58,9 +58,6 @@ type Replication struct {
 	primary func(ctx context.Context, d *Replicated) int
 }
 
-// Replications are all there are.
-var Replications = []Replication{Group, Galera}
-
 // Replicated is three servers that replicate. Its methods end the test when they
 // fail, so only the test's own goroutine may call them.
 type Replicated struct {

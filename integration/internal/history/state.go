@@ -37,14 +37,21 @@ func (v *Verifier) Settle(ctx context.Context, c *clientv3.Client, rnd *rand.Ran
 	}
 }
 
+// Code returns the gRPC code of an error of etcd's client, which wraps it in etcd's errors and the context's.
+func Code(err error) codes.Code {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return e.Code()
+	}
+	if code := status.FromContextError(err).Code(); code != codes.Unknown {
+		return code
+	}
+	return status.Code(err)
+}
+
 // late reports whether err is that of a store without an answer, which may have one before
 // ctx ends. It takes a moment if so.
 func late(ctx context.Context, err error) bool {
-	code := status.Code(err)
-	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
-		code = e.Code()
-	}
-	if code != codes.Unavailable && code != codes.DeadlineExceeded {
+	if code := Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
 		return false
 	}
 	select {

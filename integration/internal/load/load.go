@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/history"
 )
@@ -99,32 +96,17 @@ func (l *Load) Describe() string {
 func (l *Load) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := code(err)
+	c := history.Code(err)
 	if l.errors[c] == nil {
 		l.errors[c] = &errorCount{first: err}
 	}
 	l.errors[c].count++
 }
 
-// code returns the gRPC code of an error of etcd's client.
-func code(err error) codes.Code {
-	var e rpctypes.EtcdError
-	switch {
-	case errors.As(err, &e):
-		return e.Code()
-	case errors.Is(err, context.DeadlineExceeded):
-		return codes.DeadlineExceeded
-	case errors.Is(err, context.Canceled):
-		return codes.Canceled
-	default:
-		return status.Code(err)
-	}
-}
-
 // outcomeOf returns what an error implies about the request's effect. Only errors that
 // the store returns before it does anything exclude an effect.
 func outcomeOf(err error) history.Outcome {
-	switch code(err) {
+	switch history.Code(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition,
 		codes.OutOfRange, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
 		return history.Refused

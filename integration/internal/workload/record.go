@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -10,7 +9,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+
+	"github.com/sqlbrain/sqlbrain/integration/internal/history"
 )
 
 // phase measures one part of a workload. Safe for concurrent use.
@@ -56,7 +56,7 @@ func (p *phase) record(name string, s sample) {
 		if o.counted.Errors == nil {
 			o.counted.Errors = map[string]int64{}
 		}
-		o.counted.Errors[codeOf(s.err).String()]++
+		o.counted.Errors[history.Code(s.err).String()]++
 		o.counted.Failed++
 		return
 	}
@@ -65,25 +65,10 @@ func (p *phase) record(name string, s sample) {
 	o.latency.record(s.latency)
 }
 
-// codeOf returns the gRPC code of an error of clientv3, which wraps it in
-// etcd's errors and the context's.
-func codeOf(err error) codes.Code {
-	var etcd rpctypes.EtcdError
-	switch {
-	case errors.As(err, &etcd):
-		return etcd.Code()
-	case errors.Is(err, context.DeadlineExceeded):
-		return codes.DeadlineExceeded
-	case errors.Is(err, context.Canceled):
-		return codes.Canceled
-	}
-	return status.Code(err)
-}
-
 // passing reports whether a request that ended with err may succeed if it is
 // repeated. After such an error it is unknown whether a write took effect.
 func passing(err error) bool {
-	switch codeOf(err) {
+	switch history.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Internal, codes.Unknown:
 		return true
 	case codes.ResourceExhausted:

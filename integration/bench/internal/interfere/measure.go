@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
 	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
@@ -148,6 +149,5 @@ func summary(clients []latencies, seconds float64) (p99, most, perSecond float64
 	if len(all) == 0 {
 		return 0, 0, 0, err
 	}
-	slices.Sort(all)
-	return all[(len(all)-1)*99/100], all[len(all)-1], float64(len(all)) / seconds, err
+	return result.Quantile(all, 0.99), slices.Max(all), float64(len(all)) / seconds, err
 }
