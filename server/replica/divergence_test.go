@@ -11,7 +11,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -230,17 +229,7 @@ func TestRecoveredLossIsNotRecordedAgain(t *testing.T) {
 	for _, markCompacted := range []bool{true, false} {
 		t.Run(fmt.Sprint("compacted ", markCompacted), func(t *testing.T) {
 			r := newReplaced(t, "lost", func(r *replacedTable) {
-				f, err := repair.Examine(t.Context(), r.store)
-				if err != nil {
-					t.Fatal(err)
-				}
-				plan, err := f.Plan(10, markCompacted)
-				if err == nil {
-					err = f.Recover(t.Context(), r.store, plan)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				recoverTable(t, r.store, 10, markCompacted)
 				continueWith(t, "recovered")(r)
 			})
 			err := catchUp(t, r.follower)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
@@ -98,6 +100,18 @@ func (r rows) restore(t *testing.T, store sqlstore.Store) {
 	}
 }
 
+// recoverTable does what sqlbrain recover does.
+func recoverTable(t *testing.T, store sqlstore.Store, bump int64, markCompacted bool) (problems []string,
+	r repair.Recovered) {
+	t.Helper()
+	f, err := repair.Examine(t.Context(), store)
+	require.NoError(t, err)
+	r, err = f.Plan(bump, markCompacted)
+	require.NoError(t, err)
+	require.NoError(t, f.Recover(t.Context(), store, r))
+	return f.Problems, r
+}
+
 // A leader finds that a backup was restored under it. A server that is started then
 // knows what the leader knew, until the database is recovered.
 func TestDataLossIsRememberedAfterRestart(t *testing.T) {
@@ -142,21 +156,10 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 		t.Errorf("the fence row became %+v, want %+v", now, kept)
 	}
 
-	f, err := repair.Examine(t.Context(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(f.Problems) != 1 || !strings.Contains(f.Problems[0],
-		fmt.Sprintf("has seen revision %d", acknowledged.Revision)) {
-		t.Errorf("problems: %q", f.Problems)
-	}
 	// However little it is raised: it is raised from what was acknowledged.
-	r, err := f.Plan(1, true)
-	if err == nil {
-		err = f.Recover(t.Context(), store, r)
-	}
-	if err != nil {
-		t.Fatal(err)
+	problems, r := recoverTable(t, store, 1, true)
+	if len(problems) != 1 || !strings.Contains(problems[0], fmt.Sprintf("has seen revision %d", acknowledged.Revision)) {
+		t.Errorf("problems: %q", problems)
 	}
 	if r.Token.Revision != acknowledged.Revision+1 || r.Token.Term <= acknowledged.Term ||
 		r.Token.Sequence <= acknowledged.Sequence {
@@ -259,17 +262,7 @@ func TestMissingRowIsDataLoss(t *testing.T) {
 			if err := p.nodes[1].Lead(t.Context(), nil); !errors.Is(err, mvcc.ErrNotServing) {
 				t.Errorf("another member leads: %v", err)
 			}
-			f, err := repair.Examine(t.Context(), m.Store)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := f.Plan(1, true)
-			if err == nil {
-				err = f.Recover(t.Context(), m.Store, r)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			recoverTable(t, m.Store, 1, true)
 			mustTxn(t, open(t, m.Store, nil), put("k", "recovered"))
 		})
 	}

@@ -100,8 +100,10 @@ func (s *table) expect(key string, upTo int64, left ...int64) {
 }
 
 // start runs a Remover whose compact revision is mark, until the test ends.
-func start(t *testing.T, s *table, mark *atomic.Int64, deadline time.Duration) *Remover {
-	r := NewRemover(Config{
+func start(t *testing.T, s *table, revision int64, deadline time.Duration) (r *Remover, mark *atomic.Int64) {
+	mark = &atomic.Int64{}
+	mark.Store(revision)
+	r = NewRemover(Config{
 		Store: s, Revision: mark.Load, Claim: s.claim, Count: quota.NewCount(coder.FenceToken{}),
 		TombstonesRemoved: func([]coder.Change) {}, Deadline: deadline, Logger: slog.New(slog.DiscardHandler),
 		Metrics: NewMetrics(prometheus.NewRegistry()),
@@ -110,7 +112,7 @@ func start(t *testing.T, s *table, mark *atomic.Int64, deadline time.Duration) *
 	done := make(chan struct{})
 	go func() { defer close(done); r.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	return r
+	return r, mark
 }
 
 func wait(t *testing.T, r *Remover, rev int64) {
@@ -130,9 +132,7 @@ func TestRemoverKeepsWhatRevisionsNeed(t *testing.T) {
 	s.write("back", 7, true)
 	s.write("changed", 8, false)
 	s.write("back", 9, false)
-	mark := &atomic.Int64{}
-	mark.Store(8)
-	r := start(t, s, mark, time.Minute)
+	r, _ := start(t, s, 8, time.Minute)
 	wait(t, r, 8)
 	s.expect("changed", 9, 8)
 	s.expect("gone", 9)
@@ -156,9 +156,7 @@ func TestRemoverRemovesWhatTheCompactRevisionReplaced(t *testing.T) {
 	s := newTable(t)
 	s.write("gone", 2, false)
 	s.write("gone", 3, true)
-	mark := &atomic.Int64{}
-	mark.Store(3)
-	r := start(t, s, mark, time.Minute)
+	r, mark := start(t, s, 3, time.Minute)
 	wait(t, r, 3)
 	s.expect("gone", 3, 3)
 	if !s.has(coder.EncodeIndexKey([]byte("gone"))) || !s.has(coder.EncodeLogKey(3, 1)) {
@@ -196,9 +194,8 @@ func TestRemoverRemovesUpToARevisionWithinACommit(t *testing.T) {
 	if err := b.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mark := &atomic.Int64{}
-	mark.Store(6)
-	wait(t, start(t, s, mark, time.Minute), 6)
+	r, _ := start(t, s, 6, time.Minute)
+	wait(t, r, 6)
 	s.expect("k", 7, 6, 7)
 	s.expect("gone", 7)
 	if !s.has(coder.EncodeLogKey(7, 1)) {
@@ -213,9 +210,8 @@ func TestRemoverKeepsIndexRowsOfLaterDeletions(t *testing.T) {
 	s.write("k", 3, true)
 	s.write("k", 4, false)
 	s.write("k", 5, true)
-	mark := &atomic.Int64{}
-	mark.Store(4)
-	wait(t, start(t, s, mark, time.Minute), 4)
+	r, _ := start(t, s, 4, time.Minute)
+	wait(t, r, 4)
 	s.expect("k", 5, 4, 5)
 	if !s.has(coder.EncodeIndexKey([]byte("k"))) {
 		t.Error("the index row of the later deletion is gone")
@@ -228,9 +224,7 @@ func TestRemoverContinuesAfterFailures(t *testing.T) {
 		s.write("k", rev, false)
 	}
 	s.stuck.Store(true)
-	mark := &atomic.Int64{}
-	mark.Store(5)
-	r := start(t, s, mark, time.Minute)
+	r, _ := start(t, s, 5, time.Minute)
 	go func() {
 		for r.failed() == nil {
 			time.Sleep(time.Millisecond)
@@ -252,9 +246,7 @@ func TestWaitIsBounded(t *testing.T) {
 	s.write("k", 2, false)
 	s.write("k", 3, false)
 	s.stuck.Store(true)
-	mark := &atomic.Int64{}
-	mark.Store(3)
-	r := start(t, s, mark, 10*time.Millisecond)
+	r, _ := start(t, s, 3, 10*time.Millisecond)
 	if _, err := r.Wait(t.Context(), 3, nil); !errors.Is(err, ErrStalled) {
 		t.Errorf("%v, want ErrStalled", err)
 	}
