@@ -198,10 +198,12 @@ func TestTheLockOfAProcessThatWasReplacedIsFree(t *testing.T) {
 func TestTheLockOfAProcessThatStoppedIsFree(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
 		a := g.join("a")
-		g.next()
+		term := g.next()
 		b := g.join("b")
 		b.sees(a)
 		a.kill()
+		require.ErrorIs(t, term.ctx.Err(), context.Canceled)
+		a.stop() // returns, though it releases nothing
 		require.Equal(t, a.id(), g.row().Holder)
 		require.NoError(t, a.Leave(t.Context()))
 		require.Same(t, b, g.next().of)
@@ -265,18 +267,6 @@ func TestALockTakenAndTransferredBackWasLost(t *testing.T) {
 		g.none()
 		letGo()
 		require.Same(t, a, g.next().of)
-	})
-}
-
-// TestRunEndsWithItsLeadership: nothing is left when the process ends without a word.
-func TestRunEndsWithItsLeadership(t *testing.T) {
-	elect(t, slow, func(t *testing.T, g *group) {
-		a := g.join("a")
-		term := g.next()
-		a.kill()
-		require.ErrorIs(t, term.ctx.Err(), context.Canceled)
-		require.Equal(t, a.id(), g.row().Holder)
-		a.stop() // returns, though it releases nothing
 	})
 }
 

@@ -11,54 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
-
-// The database is away for longer than the lock lasts. No other node can take the lock, so the
-// leader continues in the same term when the database is back, and completes the writes that
-// waited.
-func TestLeaderContinuesInItsTermAfterAnOutage(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, newMemory(t), quick, 0)
-	g.joinThree(func(c *Config) { c.Replica.RequestTimeout = deadline }) // the outage is shorter
-	leads := g.leader()
-	watcher := watchAll(t, g.others(leads)[0])
-	mustPut(t, leads, "k", "1")
-	before := leads.Replica().Status()
-	for _, m := range g.others(leads) { // first those that could take the lock
-		m.line.cutOff()
-	}
-	leads.line.cutOff()
-	write := make(chan error, 1)
-	go func() {
-		_, err := leads.Replica().Txn(t.Context(), auth.System, put("k", "2"), true)
-		write <- err
-	}()
-	// The lock's own time has to pass: the outage is what is tested.
-	<-time.After(3 * quick)
-	require.True(t, leads.Replica().Leading())
-	last := heartbeat(leads)
-	leads.line.restore()
-	require.NoError(t, <-write)
-	eventually.True(t, "the leader to send a heartbeat", func() bool { return heartbeat(leads) > last })
-	require.True(t, leads.Replica().Leading())
-	require.Equal(t, before.Term, leads.Replica().Status().Term)
-	for _, m := range g.others(leads) {
-		m.line.restore()
-	}
-	putAnywhere(t, g.all(), "k", "3")
-	again := g.leader()
-	for _, m := range g.all() {
-		requireGet(t, m, "k", "3")
-	}
-	watcher.reach(again.Replica().Revision())
-	t.Logf("term %d before, %d after", before.Term, again.Replica().Status().Term)
-}
 
 // After the database lost acknowledged data no node leads or answers, and all report why.
 func TestNodesStopServingAfterDataLoss(t *testing.T) {
@@ -236,9 +194,6 @@ func restoreRows(t testing.TB, store sqlstore.Store, rows []sqlstore.Row) {
 	}
 	require.NoError(t, batch.Commit(t.Context()))
 }
-
-// heartbeat returns the leader's heartbeat, as it last saw it in its row.
-func heartbeat(m *testNode) uint64 { return m.Members().Self().Heartbeat }
 
 // A member that was granted the lock cannot read a row that a new leader needs, while its
 // heartbeats arrive. It releases the lock, and another member leads.
