@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
 	"golang.org/x/sync/errgroup"
 
@@ -90,53 +88,4 @@ func increment(ctx context.Context, client *clientv3.Client) error {
 	}
 	_, err = client.Put(ctx, "counter", strconv.Itoa(count+1))
 	return err
-}
-
-// TestElectionsOfClients: candidates on different nodes lead one after the other,
-// and observers on every node see each of them.
-func TestElectionsOfClients(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*wait)
-	defer cancel()
-	c := harness.StartCluster(t, harness.ClusterConfig{Patient: true})
-	name := []byte("election")
-	var services []v3electionpb.ElectionClient
-	var observers []v3electionpb.Election_ObserveClient
-	for i := range c.Size() {
-		services = append(services, v3electionpb.NewElectionClient(c.Node(i).Client().ActiveConnection()))
-		o, err := services[i].Observe(ctx, &v3electionpb.LeaderRequest{Name: name})
-		require.NoError(t, err)
-		observers = append(observers, o)
-	}
-	won := make(chan *v3electionpb.CampaignResponse, c.Size())
-	var group errgroup.Group
-	for i, service := range services {
-		group.Go(func() error {
-			r, err := service.Campaign(ctx, &v3electionpb.CampaignRequest{Name: name, Value: fmt.Append(nil, i)})
-			if err == nil {
-				won <- r
-			}
-			return err
-		})
-	}
-	for range services {
-		var led *v3electionpb.CampaignResponse
-		select {
-		case led = <-won:
-		case <-ctx.Done():
-			require.NoError(t, group.Wait())
-		}
-		require.Empty(t, won, "one leads at a time")
-		var leader string
-		for i := range services {
-			seen, err := observers[i].Recv()
-			require.NoError(t, err)
-			require.Equal(t, led.Leader.Key, seen.Kv.Key, "leader that the observer on node %d sees", i)
-			leader = string(seen.Kv.Value)
-		}
-		at, err := strconv.Atoi(leader)
-		require.NoError(t, err)
-		_, err = services[(at+1)%len(services)].Resign(ctx, &v3electionpb.ResignRequest{Leader: led.Leader})
-		require.NoError(t, err, "on another node than it campaigned")
-	}
-	require.NoError(t, group.Wait())
 }

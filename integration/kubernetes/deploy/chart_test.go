@@ -218,17 +218,6 @@ func TestChartSettingsStartAServer(t *testing.T) {
 	server.Stop(t)
 }
 
-// A setting that does not exist keeps the pods from starting.
-func TestChartSettingsThatDoNotExist(t *testing.T) {
-	m, _ := readChart(t, map[string]any{"settings": map[string]any{"auto-compaction-retentoin": "1h"}})
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(m.mounted(t, &m.set.Spec.Template.Spec,
-		"/etc/sqlbrain/config.yaml")), 0o600))
-	out, err := exec.Command(harness.Sqlbrain(t), "serve", "--config-file", file).CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), `did you mean "auto-compaction-retention"?`)
-}
-
 func TestChartWithEverything(t *testing.T) {
 	m, r := readChart(t, values(t, "mysql"))
 	pod := &m.set.Spec.Template.Spec
