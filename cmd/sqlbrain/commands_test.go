@@ -151,6 +151,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	require.Equal(t, 1, a.code)
 	require.Equal(t, doctor.Fail, found["loss"].Status)
 	require.Contains(t, found["loss"].Detail, "member 9 found that")
+	serve(t, "--datastore", raw).requireRefused(t, "revision 5 was acknowledged", "see sqlbrain recover")
 	insert(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 8, Term: 2, Revision: 6}))
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code)
