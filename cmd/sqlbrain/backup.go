@@ -40,7 +40,8 @@ changes, until it is stopped: sqlbrain restore --from file:///DIRECTORY --at bri
 since then. It lags about a second. After an interruption it continues where it was; if history was
 compacted since, or while the first file was written, with another such file. Each day, or when the
 log is larger than the newest file, another one follows. What only moments before --backup-keep need
-is removed. One process at a time should write there.
+is removed, but never the newest --backup-keep-bases of these files and the log since. One process
+at a time should write there.
 
 For s3:// it takes endpoint and region from AWS_ENDPOINT_URL and AWS_REGION, and credentials from
 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the files of the AWS tools, or the role of the machine
@@ -58,13 +59,14 @@ Until then its directory holds temporary files, of up to twice the size of the b
 			if continuous {
 				return p.ship(cmd.Context(), to, output)
 			}
-			if cmd.Flags().Changed("backup-keep") || len(p.settings.BackupRecipients) > 0 {
-				return &usageError{errors.New("--backup-keep and --backup-recipient need --continuous")}
+			if f := cmd.Flags(); f.Changed("backup-keep") || f.Changed("backup-keep-bases") ||
+				len(p.settings.BackupRecipients) > 0 {
+				return &usageError{errors.New("--backup-keep, --backup-keep-bases and --backup-recipient need --continuous")}
 			}
 			return p.backup(cmd.Context(), to, output)
 		},
 	}
-	p.needs(cmd, append(databaseFlags, "backup-keep", "backup-recipient")...)
+	p.needs(cmd, append(databaseFlags, "backup-keep", "backup-keep-bases", "backup-recipient")...)
 	cmd.Flags().StringVar(&to, "to", "", "the file to write; with --continuous file:///DIRECTORY or s3://BUCKET/PREFIX")
 	cmd.Flags().BoolVar(&continuous, "continuous", false, "follow the database until the command is stopped")
 	if err := cmd.MarkFlagRequired("to"); err != nil {
@@ -160,7 +162,7 @@ func backUp(c *config.Config, store sqlstore.Store) (stop func(), err error) {
 
 // backupConfig returns what the settings say about a continuous backup.
 func backupConfig(c *config.Config, target string) (cfg backup.Config, err error) {
-	cfg.Keep = c.BackupKeep
+	cfg.Keep, cfg.KeepBases = c.BackupKeep, c.BackupKeepBases
 	cfg.About = snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion}
 	if cfg.To, err = backup.OpenPlace(target); err != nil {
 		return cfg, err

@@ -137,11 +137,12 @@ func (s *shipper) due() bool {
 	return large || age >= every
 }
 
-// kept returns the bases that moments need that are kept: the newest one up to the oldest moment, and those after it.
+// kept returns the bases that moments need that are kept: the newest one up to the oldest moment, and those after it;
+// KeepBases at least, if there are as many.
 func (s *shipper) kept() []base {
 	bases := s.manifest.Bases
 	if s.Keep > 0 {
-		for i := len(bases) - 1; i > 0; i-- {
+		for i := len(bases) - max(1, s.KeepBases); i > 0; i-- {
 			if s.age()-bases[i].Age >= s.Keep {
 				return bases[i:]
 			}

@@ -7,8 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,8 +68,8 @@ func (c *crashing) Create(ctx context.Context, name string, write func(io.Writer
 }
 
 // TestRetentionKeepsEveryMoment ships on a random schedule, with crashes, compaction and two shippers that take turns.
-// Every moment that was in the backup can be restored for as long as it is kept, and is what it was. Files that no such
-// moment needs are removed.
+// Every moment that was in the backup can be restored for as long as it is kept, or while the backup has not too many
+// bases since, and is what it was. Files that no such moment needs are removed.
 func TestRetentionKeepsEveryMoment(t *testing.T) {
 	for range 3 {
 		seed := rand.Uint64()
@@ -84,11 +86,13 @@ func testRetention(t *testing.T, random *rand.Rand) {
 	}
 	start := now()
 	keep := time.Duration(10+random.IntN(30)) * time.Second
+	least := random.IntN(5) // bases
 	place := &crashing{Place: w.place, random: random}
 	ship := func() *shipper {
 		s := newShipper(Config{Store: w.store, To: place, Log: slog.New(slog.DiscardHandler), TempDir: t.TempDir(),
-			SegmentBytes: 1 + random.IntN(1000), StateInterval: time.Hour, Interval: time.Nanosecond, Keep: keep,
-			BaseInterval: time.Duration(1+random.IntN(20)) * time.Second, BaseBytes: 1 + random.Int64N(5000), Now: now,
+			SegmentBytes: 1 + random.IntN(1000), StateInterval: time.Hour, Interval: time.Nanosecond,
+			Keep: keep, KeepBases: least, Now: now,
+			BaseInterval: time.Duration(1+random.IntN(20)) * time.Second, BaseBytes: 1 + random.Int64N(5000),
 			Uptime: func() time.Duration { return now().Sub(start) }})
 		t.Cleanup(s.stop)
 		return s
@@ -100,6 +104,9 @@ func testRetention(t *testing.T, random *rand.Rand) {
 			if !opened {
 				err = s.open(t.Context())
 			}
+			w.mu.Lock()
+			w.clock = w.clock.Add(time.Duration(random.IntN(10)) * time.Second) // while it ships
+			w.mu.Unlock()
 			if err == nil {
 				err = s.step(t.Context())
 			}
@@ -109,13 +116,11 @@ func testRetention(t *testing.T, random *rand.Rand) {
 			if opened && s.position() == w.Revision() && s.next == nil {
 				return
 			}
-			w.mu.Lock()
-			w.clock = w.clock.Add(time.Duration(random.IntN(3)) * time.Second)
-			w.mu.Unlock()
 		}
 	}
 	want, at := make(map[int64]string), make(map[int64]time.Time)
 	had := make(map[Moment]bool) // the moments that were in the backup
+	var made []int64             // bases that were in it
 	check := func(revision int64) {
 		t.Helper()
 		moments := []Moment{{Revision: revision}, {Time: at[revision]}}
@@ -160,9 +165,21 @@ func testRetention(t *testing.T, random *rand.Rand) {
 		}
 		place.rate = []float64{0, 0.3}[random.IntN(2)]
 		catchUp(shippers[s])
+		m, err := shippers[s].to.manifest(t.Context())
+		require.NoError(t, err)
+		for _, b := range m.Bases {
+			if !slices.Contains(made, b.Revision) {
+				made = append(made, b.Revision)
+			}
+		}
+		oldest := int64(math.MaxInt64)
+		if n := min(least, len(made)); n > 0 {
+			oldest = made[len(made)-n]
+			require.GreaterOrEqual(t, len(m.Bases), n)
+		}
 		var kept []int64
 		for revision, t := range at {
-			if !t.Before(now().Add(-keep)) {
+			if !t.Before(now().Add(-keep)) || revision >= oldest {
 				kept = append(kept, revision)
 			}
 		}
@@ -187,7 +204,7 @@ func testRetention(t *testing.T, random *rand.Rand) {
 	}
 	bases := last.manifest.Bases
 	require.Less(t, len(bases), 25+int(keep/time.Second))
-	if len(bases) > 1 {
+	if len(bases) > max(1, least) {
 		require.Less(t, last.age()-bases[1].Age, keep, "the first base is needed")
 	}
 	names, err := w.place.List(t.Context())

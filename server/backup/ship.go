@@ -62,6 +62,8 @@ type Config struct {
 	Metrics    *Metrics       // nil: none
 	// Keep is how long moments can be restored, counted while the backup is written; 0: for ever.
 	Keep time.Duration
+	// KeepBases is how many of the newest bases stay however old they are, with what follows them; at least 1.
+	KeepBases int
 	// Shipped, if not nil, is called with the newest revision of the backup.
 	Shipped func(revision int64)
 

@@ -383,6 +383,7 @@ func TestChartBackups(t *testing.T) {
 	environment := m.environmentOf(t, &member)
 	assert.Equal(t, "s3://backups/etcd", environment[variable("backup-to")])
 	assert.Equal(t, "720h", environment[variable("backup-keep")])
+	assert.Equal(t, "3", environment[variable("backup-keep-bases")])
 	assert.Len(t, strings.Split(environment[variable("backup-recipient")], ","), 2)
 	assert.Equal(t, "https://minio.example:9000", environment["AWS_ENDPOINT_URL"])
 	assert.Equal(t, "eu-north-1", environment["AWS_REGION"])

@@ -37,6 +37,7 @@ type Config struct {
 	BackupTo         string   // a URL that backup.OpenPlace takes; empty: none
 	BackupRecipients []string // see backup.Recipients
 	BackupKeep       time.Duration
+	BackupKeepBases  int
 
 	EnableTracing bool
 	ProtocolTrace string // file; empty: none
@@ -54,7 +55,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		DataDir:    "sqlbrain.data",
-		BackupKeep: 7 * 24 * time.Hour,
+		BackupKeep: 7 * 24 * time.Hour, BackupKeepBases: 1,
 		LogOutputs: []string{"stderr"},
 		Replica:    replica.DefaultConfig(),
 		Node:       node.DefaultConfig(),

@@ -144,6 +144,8 @@ func (s *Settings) define() {
 	number(s, f.DurationVar, &s.BackupKeep, "backup-keep", 0, math.MaxInt64,
 		"how long each moment of a continuous backup can be restored, counted while it is written; older files are "+
 			"removed (0: for ever)")
+	number(s, f.IntVar, &s.BackupKeepBases, "backup-keep-bases", 1, math.MaxInt,
+		"the newest `bases` of a continuous backup that stay, with the log since, when they are older than backup-keep")
 	value(f.StringSliceVar, &s.BackupRecipients, "backup-recipient",
 		"encrypt a continuous backup to these `recipients` of age, age1…, or to those in files")
 

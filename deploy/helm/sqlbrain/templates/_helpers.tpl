@@ -188,7 +188,7 @@ capabilities: {drop: [ALL]}
 
 {{- /* Values that the schema cannot refuse. */ -}}
 {{- define "sqlbrain.check" -}}
-{{- $own := list "name" "datastore" "datastore-password-file" "datastore-password-from" "config-file" "console" "console-write" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" "backup-to" "backup-keep" "backup-recipient" -}}
+{{- $own := list "name" "datastore" "datastore-password-file" "datastore-password-from" "config-file" "console" "console-write" "data-dir" "migrate" "listen-client-urls" "advertise-client-urls" "listen-metrics-urls" "listen-peer-urls" "initial-advertise-peer-urls" "memory-limit-bytes" "snapshot-dir" "cert-file" "key-file" "trusted-ca-file" "client-cert-auth" "tls-min-version" "peer-cert-file" "peer-key-file" "peer-trusted-ca-file" "auth-token" "auth-token-ttl" "backup-to" "backup-keep" "backup-keep-bases" "backup-recipient" -}}
 {{- range $name, $_ := .Values.settings -}}
 {{- if has $name $own -}}
 {{- fail (printf "settings.%s: the chart sets this flag from other values" $name) -}}
@@ -290,6 +290,7 @@ host-whitelist: {{ printf "*,%s" .host | quote }}
 {{- if .to }}
 backup-to: {{ .to | quote }}
 backup-keep: {{ .keep }}
+backup-keep-bases: {{ .keepBases | int64 }}
 {{- with .recipients }}
 backup-recipient: {{ join "," . | quote }}
 {{- end }}
