@@ -3,8 +3,20 @@
 /* A batch has any number of revisions: those after the newest one. */
 inline writes(X) { need(X.val.rev > fence.rev, NOT_NEXT) }
 
+/* The number of a batch that a node, however long it is frozen, or the database may still come back to is not used. */
+#define numbers(n, b) (node[n].batch == (b) || node[n].s.op == COMMIT && node[n].s.batch == (b))
 inline nextBatch() {
-	batches = (batches % BATCHES) + 1;
+	do
+	:: batches = (batches % BATCHES) + 1;
+		room = numbers(0, batches) || numbers(1, batches) || numbers(2, batches);
+		for (m : 0 .. LATE - 1) {
+			room = room || late[m].op == COMMIT && late[m].batch == batches
+		}
+		if
+		:: !room -> break
+		:: else
+		fi
+	od;
 	landed = landed & ~bit(batches);
 	refused = refused & ~bit(batches)
 }

@@ -122,6 +122,38 @@ func deposed() *recorded {
 	return r
 }
 
+// frozen is a run in which n1 is frozen after it has sent a commit, learns much later that it was written, and then
+// that another node leads. Meanwhile n2 makes as many commits as the model has numbers, and sends one more.
+func frozen() *recorded {
+	r := &recorded{now: time.Hour}
+	r.open("n1", 1)
+	r.open("n2", 1)
+	r.send("n1", steptrace.Take, coder.FenceToken{}, token(1, 1, 1, 0), steptrace.Written)
+	r.add("n1", steptrace.Step{Kind: steptrace.Lead, Token: token(1, 1, 1, 0)})
+	r.add("n1", steptrace.Step{Kind: steptrace.Commit, Expected: token(1, 1, 1, 0), Token: token(2, 1, 2, 0)})
+	r.send("n2", steptrace.Take, token(2, 1, 2, 0), token(3, 2, 2, 0), steptrace.Written)
+	r.pass(timing.TakeoverWait)
+	r.show("n2", 2)
+	r.add("n2", steptrace.Step{Kind: steptrace.Lead, Token: token(3, 2, 2, 0)})
+	const numbers = 24 // BATCHES in replay.pml
+	at := token(3, 2, 2, 0)
+	for i := range numbers {
+		next := token(at.Sequence+1, 2, at.Revision+1, 0)
+		if i == numbers-1 {
+			r.add("n2", steptrace.Step{Kind: steptrace.Commit, Expected: at, Token: next})
+			break
+		}
+		r.send("n2", steptrace.Commit, at, next, steptrace.Written)
+		r.show("n2", next.Revision)
+		at = next
+	}
+	r.add("n1", steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
+	r.show("n1", 2)
+	r.add("n1", steptrace.Step{Kind: steptrace.Verify, Token: at})
+	r.add("n2", steptrace.Step{Kind: steptrace.Answer, Result: steptrace.Written})
+	return r
+}
+
 // find returns the index of the k-th step of a kind of a node, from 0.
 func (r *recorded) find(t *testing.T, node string, kind steptrace.Kind, k int) int {
 	t.Helper()
@@ -255,7 +287,7 @@ func TestRunsAreValidated(t *testing.T) {
 }
 
 func testAccepted(t *testing.T, replay *Replay) {
-	for _, r := range []*recorded{usual(), deposed()} {
+	for _, r := range []*recorded{usual(), deposed(), frozen()} {
 		a, err := replay.Validate(t.Context(), r.steps)
 		if err != nil {
 			t.Fatal(err)
