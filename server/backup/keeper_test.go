@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
@@ -86,6 +88,36 @@ func TestKeepersTakeTurns(t *testing.T) {
 	for revision := max(first, m.Bases[0].Revision); revision <= w.Revision(); revision++ {
 		got, _ := w.restored(Moment{Revision: revision})
 		require.Equal(t, hash(t, w.Replica, revision), hash(t, got, 0), "revision %d", revision)
+	}
+}
+
+// TestStoppedKeeperFinishes: the last leader's backup has every commit, however soon it stops. One that was deposed
+// writes nothing.
+func TestStoppedKeeperFinishes(t *testing.T) {
+	for _, deposed := range []bool{false, true} {
+		w := newWorld(t)
+		random := rand.New(rand.NewPCG(25, 26))
+		w.write(3, random)
+		k := NewKeeper(Config{Store: w.store, To: w.place, TempDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+			Metrics: NewMetrics(nil), Interval: time.Hour, SegmentBytes: 500})
+		ctx, cancel := context.WithCancel(t.Context())
+		k.Lead(ctx)
+		w.caughtUp()
+		shipped := w.Revision()
+		w.write(20, random)
+		if deposed {
+			token, old, err := fence.LoadToken(t.Context(), w.store)
+			require.NoError(t, err)
+			token.Sequence, token.Term = token.Sequence+1, token.Term+1
+			batch := w.store.BeginBatchWrite()
+			batch.CAS(coder.FenceKey(), coder.EncodeFenceToken(token), old)
+			require.NoError(t, batch.Commit(t.Context()))
+		}
+		cancel()
+		require.True(t, k.Close(eventually.Deadline))
+		m, err := archive{Place: w.place}.manifest(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[bool]int64{false: w.Revision(), true: shipped}[deposed], (&shipper{manifest: m}).position())
 	}
 }
 

@@ -45,6 +45,9 @@ const (
 // ErrNotContinued: the database does not continue what the place has: it is another cluster's, or lost commits.
 var ErrNotContinued = errors.New("the database does not continue this backup: choose an empty place")
 
+// errNotServed: the table is empty, or was restored.
+var errNotServed = errors.New("no server has served this table yet: start one on it, and the backup then")
+
 // errGap: the log does not go back to the newest revision of the backup.
 var errGap = errors.New("the log does not go back to the end of the backup")
 
@@ -79,7 +82,7 @@ type Config struct {
 
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
-// the place fails, and returns nil at the end of ctx, else ErrNotContinued, ErrDamaged, fs.ErrPermission,
+// the place fails. At the end of ctx it writes what is missing, for 2 s at most, and returns nil. Errors: ErrNotContinued, ErrDamaged, fs.ErrPermission,
 // sqlstore.ErrDenied or the error of another version's format, of a bucket that does not exist, or of recipients where
 // the backup has none.
 func Ship(ctx context.Context, cfg Config) error {
@@ -101,6 +104,7 @@ func Ship(ctx context.Context, cfg Config) error {
 		}
 		switch {
 		case ctx.Err() != nil:
+			s.finish(ctx)
 			return nil
 		case err == nil:
 			failures = 0
@@ -110,15 +114,34 @@ func Ship(ctx context.Context, cfg Config) error {
 		switch {
 		case errors.Is(err, ErrNotContinued), errors.Is(err, ErrDamaged), errors.Is(err, errFormat),
 			errors.Is(err, fs.ErrPermission), errors.Is(err, sqlstore.ErrDenied), errors.Is(err, errBucket),
-			errors.Is(err, errSealed):
+			errors.Is(err, errSealed), errors.Is(err, errNotServed):
 			return err
 		}
 		failures++
 		pause := outages.Pause(failures)
 		s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position(), "pause", pause)
 		if retry.Sleep(ctx, pause) != nil {
+			s.finish(ctx)
 			return nil
 		}
+	}
+}
+
+// finishTime bounds what Ship does after the end of its context.
+const finishTime = 2 * time.Second
+
+// finish writes the commits since the last segment: whoever stops the last server, or this command, may restore next. A
+// leader that was deposed leaves them to its successor.
+func (s *shipper) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	defer cancel()
+	token, _, err := fence.LoadToken(ctx, s.Store)
+	s.looked = time.Time{} // users and roles are written too
+	for err == nil && token.Term == s.term && s.position() > 0 && s.position() < token.Revision {
+		_, err = s.writeSegment(ctx, s.position())
+	}
+	if err != nil {
+		s.Log.Warn("the backup ends before the database", "error", err, "revision", s.position())
 	}
 }
 
@@ -152,6 +175,7 @@ type shipper struct {
 	secret   []byte // the identity row, once compare has read it
 	manifest manifest
 	counted  time.Duration // Uptime up to which the manifest's Age counts
+	term     int64         // the leadership that was seen last
 	gap      bool          // the next segment begins a new chain
 	looked   time.Time     // when leases, users and roles were read
 	users    int64         // version of the users and roles that were written last, 0: none
@@ -241,6 +265,9 @@ func (s *shipper) identity(ctx context.Context) (string, error) {
 		return "", err
 	}
 	identity, err := s.Store.Get(ctx, coder.IdentityKey())
+	if errors.Is(err, sqlstore.ErrKeyNotFound) {
+		return "", errNotServed
+	}
 	if err != nil {
 		return "", fmt.Errorf("reading the identity of the cluster: %w", err)
 	}
@@ -256,7 +283,7 @@ func (s *shipper) compare(ctx context.Context) error {
 		return err
 	}
 	if identity != s.manifest.Cluster {
-		return fmt.Errorf("%w: it is of another cluster", ErrNotContinued)
+		return fmt.Errorf("%w: it is of another cluster, or this one was restored since", ErrNotContinued)
 	}
 	position := s.position()
 	row, err := s.lastRow(ctx, position)
@@ -285,18 +312,19 @@ func (s *shipper) hashOf(row []byte) string { return hashOf(slices.Concat(s.secr
 
 // step writes a base or a segment, or waits if there is nothing to write.
 func (s *shipper) step(ctx context.Context) error {
+	complete := s.Now().Add(-commitTime)
+	token, _, err := fence.LoadToken(ctx, s.Store)
+	if err != nil {
+		return err
+	}
 	position := s.position()
-	if position == 0 {
+	if s.term = token.Term; position == 0 {
 		return s.writeBase(ctx)
 	}
 	if err := s.maintain(ctx); err != nil {
 		return err
 	}
-	complete := s.Now().Add(-commitTime)
-	token, _, err := fence.LoadToken(ctx, s.Store)
 	switch {
-	case err != nil:
-		return err
 	case token.Revision < position:
 		return fmt.Errorf("%w: it is at revision %d, and the backup at %d", ErrNotContinued, token.Revision, position)
 	case token.Revision == position:
