@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/spf13/cobra"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/cloudtoken"
 	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/server/etcd"
@@ -164,13 +166,32 @@ func backUp(c *config.Config, store sqlstore.Store) (stop func(), err error) {
 func backupConfig(c *config.Config, target string) (cfg backup.Config, err error) {
 	cfg.Keep, cfg.KeepBases = c.BackupKeep, c.BackupKeepBases
 	cfg.About = snapshot.About{ClusterVersion: etcd.ClusterVersion, StorageVersion: etcd.StorageVersion}
-	if cfg.To, err = backup.OpenPlace(target); err != nil {
+	if cfg.To, err = backup.OpenPlace(target, &workload{}); err != nil {
 		return cfg, err
 	}
 	if cfg.Recipients, err = backup.Recipients(c.BackupRecipients); err != nil {
 		err = fmt.Errorf("--backup-recipient: %w", err)
 	}
 	return cfg, err
+}
+
+// workload has the credentials of the pod or machine for a bucket.
+type workload struct{ credentials.Expiry }
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (w *workload) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return w.Retrieve()
+}
+
+// Retrieve implements credentials.Provider.
+func (w *workload) Retrieve() (credentials.Value, error) {
+	c, err := cloudtoken.AWS(context.Background()) // its requests have timeouts
+	if err != nil {
+		return credentials.Value{}, err
+	}
+	w.SetExpiration(c.Until, 0)
+	return credentials.Value{AccessKeyID: c.ID, SecretAccessKey: c.Secret, SessionToken: c.Session,
+		SignerType: credentials.SignatureV4}, nil
 }
 
 // writeBackup writes a backup of store to w. dir is for temporary files.

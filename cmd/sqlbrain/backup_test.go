@@ -8,16 +8,21 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"filippo.io/age"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/backup"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -205,7 +210,7 @@ func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
 func TestServerBacksUp(t *testing.T) {
 	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
 		target := "file://" + filepath.ToSlash(t.TempDir())
-		place, err := backup.OpenPlace(target)
+		place, err := backup.OpenPlace(target, nil)
 		require.NoError(t, err)
 		ctx := testContext(t)
 		kept := int64(0)
@@ -233,6 +238,49 @@ func TestServerBacksUp(t *testing.T) {
 	execute(t, "serve", "--backup-to", "backups").requireRefused(t, "--backup-to: backups names no place")
 }
 
+// TestCredentialsOfThePod are taken from an address that may hold them, and sent to the bucket; the pod's token is sent
+// to no other address.
+func TestCredentialsOfThePod(t *testing.T) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_REGION": "here",
+		"AWS_SHARED_CREDENTIALS_FILE": "none", "AWS_CONFIG_FILE": "none"} {
+		t.Setenv(name, value)
+	}
+	var asked atomic.Int64
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		assert.Equal(t, "pod-token", r.Header.Get("Authorization"))
+		_, _ = fmt.Fprintf(w, `{"AccessKeyId": "ASIA1", "SecretAccessKey": "s", "Token": "t", "Expiration": %q}`,
+			time.Now().Add(time.Hour).Format(time.RFC3339))
+	}))
+	defer agent.Close()
+	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Authorization"), "Credential=ASIA1/") {
+			_, _ = io.WriteString(w, "<ListBucketResult></ListBucketResult>")
+			return
+		}
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
+	}))
+	defer storage.Close()
+	t.Setenv("AWS_ENDPOINT_URL", storage.URL)
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte("pod-token"), 0o600))
+	t.Setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file)
+	list := func(uri string) error {
+		t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri)
+		cfg, err := backupConfig(&config.Config{}, "s3://bucket/prefix")
+		require.NoError(t, err)
+		_, err = cfg.To.List(testContext(t))
+		return err
+	}
+	require.NoError(t, list(agent.URL))
+	require.EqualValues(t, 1, asked.Load())
+	err := list(strings.Replace(agent.URL, "127.0.0.1", "0.0.0.0", 1)) // which is the same server on Linux
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.ErrorContains(t, err, "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https")
+	require.EqualValues(t, 1, asked.Load())
+}
+
 // TestContinuousBackup follows a server on each engine, is stopped and started again, and is restored to a moment
 // before everything was deleted.
 func TestContinuousBackup(t *testing.T) {
@@ -240,7 +288,7 @@ func TestContinuousBackup(t *testing.T) {
 		n := startNode(t, "--datastore", datastore)
 		c, ctx := n.client(t), testContext(t)
 		target := "file://" + filepath.ToSlash(t.TempDir())
-		place, err := backup.OpenPlace(target)
+		place, err := backup.OpenPlace(target, nil)
 		require.NoError(t, err)
 		identity, err := age.GenerateX25519Identity()
 		require.NoError(t, err)

@@ -102,7 +102,7 @@ func (a *archived) open(ctx context.Context, flag, text string) (*backup.Backup,
 
 // source returns what the flags name.
 func (a *archived) source() (backup.Source, error) {
-	place, err := backup.OpenPlace(a.url)
+	place, err := backup.OpenPlace(a.url, &workload{})
 	if err != nil {
 		return backup.Source{}, &usageError{fmt.Errorf("--from %w", err)}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+
+	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 // Place keeps the files of a backup. Names have no directories. Safe for concurrent use.
@@ -26,8 +28,9 @@ type Place interface {
 	String() string
 }
 
-// OpenPlace returns the place that a URL names: file:///DIRECTORY, which need not exist yet, or s3://BUCKET/PREFIX.
-func OpenPlace(target string) (Place, error) {
+// OpenPlace returns the place that a URL names: file:///DIRECTORY, which need not exist yet, or s3://BUCKET/PREFIX. role,
+// if not nil, has credentials for a bucket where the environment and the files of the AWS tools have none.
+func OpenPlace(target string, role credentials.Provider) (Place, error) {
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
@@ -35,7 +38,7 @@ func OpenPlace(target string) (Place, error) {
 	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(filepath.FromSlash(u.Path)):
 		return directory(filepath.FromSlash(path.Clean(u.Path))), nil
 	case u.Scheme == "s3" && u.Host != "" && u.Port() == "":
-		return openBucket(u)
+		return openBucket(u, role)
 	}
 	if err != nil || u.User != nil || u.RawQuery != "" {
 		target = "the URL" // it may hold a secret

@@ -95,7 +95,7 @@ func (o *objectStorage) set(fault func(w http.ResponseWriter, r *http.Request) b
 
 func openPlace(t *testing.T, target string) Place {
 	t.Helper()
-	p, err := OpenPlace(target)
+	p, err := OpenPlace(target, nil)
 	require.NoError(t, err)
 	require.Equal(t, target, p.String())
 	return p
@@ -182,12 +182,12 @@ func TestTargetsThatAreNoPlace(t *testing.T) {
 		"http://b/p",
 		"s3://user:secret@bucket/p", "s3://user:secret%@bucket/p", "s3://bucket/p?key=secret",
 		"s3://bucket/p?x=y", "s3://bucket:9000/p"} {
-		_, err := OpenPlace(target)
+		_, err := OpenPlace(target, nil)
 		require.ErrorContains(t, err, "names no place for a backup", "%q", target)
 		require.NotContains(t, err.Error(), "secret")
 	}
 	t.Setenv("AWS_ENDPOINT_URL", "minio:9000")
-	_, err := OpenPlace("s3://bucket")
+	_, err := OpenPlace("s3://bucket", nil)
 	require.ErrorContains(t, err, "AWS_ENDPOINT_URL")
 }
 

@@ -42,6 +42,7 @@ var (
 // wrote last, if the server knows If-Match: then two processes that ship take turns, and lose nothing of each other.
 type bucket struct {
 	client       minio.Core
+	role         credentials.Provider // nil: none
 	name, prefix string
 
 	mu       sync.Mutex
@@ -49,8 +50,8 @@ type bucket struct {
 }
 
 // openBucket returns the place s3://BUCKET/PREFIX. Endpoint and region come from the environment, credentials also from
-// the files of the AWS tools, or the machine's or pod's role.
-func openBucket(u *url.URL) (*bucket, error) {
+// the files of the AWS tools, or role.
+func openBucket(u *url.URL, role credentials.Provider) (*bucket, error) {
 	endpoint, err := url.Parse(cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"),
 		"https://s3.amazonaws.com"))
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && endpoint.Scheme != "http" {
@@ -65,16 +66,18 @@ func openBucket(u *url.URL) (*bucket, error) {
 		conn, err := dial(ctx, network, address)
 		return &watchedConn{conn}, err
 	}
+	chain := []credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}}
+	if role != nil {
+		chain = append(chain, role)
+	}
 	client, err := minio.New(endpoint.Host, &minio.Options{
-		Creds: credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
-			&credentials.FileAWSCredentials{}, &credentials.IAM{}}),
-		Secure: endpoint.Scheme == "https", Transport: transport, MaxRetries: requestAttempts,
-		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		Creds: credentials.NewChainCredentials(chain), Secure: endpoint.Scheme == "https", Transport: transport,
+		MaxRetries: requestAttempts, Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &bucket{client: minio.Core{Client: client}, name: u.Host, prefix: strings.Trim(u.Path, "/")}, nil
+	return &bucket{client: minio.Core{Client: client}, role: role, name: u.Host, prefix: strings.Trim(u.Path, "/")}, nil
 }
 
 // watchedConn is a connection that fails after silence.
@@ -107,8 +110,11 @@ func (b *bucket) failure(err error) error {
 		return fmt.Errorf("%s: %w", b, errChanged)
 	case r.StatusCode == http.StatusForbidden && r.Code != "RequestTimeTooSkewed":
 		if keys, kerr := b.client.GetCreds(); kerr != nil || keys.AccessKeyID == "" {
+			if b.role != nil {
+				_, kerr = b.role.RetrieveWithCredContext(nil)
+			}
 			err = fmt.Errorf("no credentials were found in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, files or a role: %w",
-				err)
+				errors.Join(kerr, err))
 		}
 		return fmt.Errorf("%s: %w: %w", b, fs.ErrPermission, err)
 	}

@@ -146,7 +146,7 @@ func TestBackupUnderFaults(t *testing.T) {
 	require.NoError(t, err)
 	key := filepath.Join(t.TempDir(), "identity")
 	require.NoError(t, os.WriteFile(key, []byte(identity.String()), 0o600))
-	place, err := backup.OpenPlace("s3://bucket/prefix")
+	place, err := backup.OpenPlace("s3://bucket/prefix", nil)
 	require.NoError(t, err)
 	source := backup.Source{Place: place, Identities: []age.Identity{identity}}
 	newest := func(ctx context.Context) (int64, error) {

@@ -27,10 +27,10 @@ const (
 // regionInHost finds the region in an endpoint of RDS, of China's as well.
 var regionInHost = regexp.MustCompile(`\.(?:([a-z0-9-]+)\.rds|rds\.([a-z0-9-]+))\.amazonaws\.com(?:\.cn)?$`)
 
-// credentials sign requests to AWS.
-type credentials struct {
+// Credentials sign requests to AWS.
+type Credentials struct {
 	ID, Secret, Session string
-	until               time.Time // zero: they do not expire
+	Until               time.Time // zero: they do not expire
 }
 
 // aws signs tokens for one database, which needs no request, with credentials of the workload.
@@ -47,11 +47,11 @@ func (a *asker) aws(address, user string) (Source, error) {
 		return nil, fmt.Errorf("%s does not name a region, and AWS_REGION is not set", host)
 	}
 	var mu sync.Mutex
-	var kept credentials
+	var kept Credentials
 	return func(ctx context.Context) (Token, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if now := a.now(); kept.ID == "" || !kept.until.IsZero() && now.After(kept.until) {
+		if now := a.now(); kept.ID == "" || !kept.Until.IsZero() && now.After(kept.Until) {
 			fresh, err := a.awsCredentials(ctx, region)
 			if err != nil {
 				return Token{}, err
@@ -60,35 +60,41 @@ func (a *asker) aws(address, user string) (Source, error) {
 		}
 		now := a.now()
 		until := now.Add(rdsTokenLife - reserve)
-		if !kept.until.IsZero() && kept.until.Before(until) {
-			until = kept.until
+		if !kept.Until.IsZero() && kept.Until.Before(until) {
+			until = kept.Until
 		}
 		return Token{Password: kept.token(address, region, user, now), Until: until}, nil
 	}, nil
 }
 
+// AWS returns the credentials of the workload. Its errors quote none.
+func AWS(ctx context.Context) (Credentials, error) {
+	a := newAsker()
+	return a.awsCredentials(ctx, cmp.Or(a.env("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1"))
+}
+
 // awsCredentials looks where Amazon's SDKs do, in their order: variables, web identity (EKS), the
 // container's endpoint (ECS, EKS pod identity), the machine's role. It reads no shared files.
-func (a *asker) awsCredentials(ctx context.Context, region string) (credentials, error) {
+func (a *asker) awsCredentials(ctx context.Context, region string) (Credentials, error) {
 	switch {
 	case a.env("AWS_ACCESS_KEY_ID") != "":
-		return credentials{ID: a.env("AWS_ACCESS_KEY_ID"), Secret: a.env("AWS_SECRET_ACCESS_KEY"),
+		return Credentials{ID: a.env("AWS_ACCESS_KEY_ID"), Secret: a.env("AWS_SECRET_ACCESS_KEY"),
 			Session: a.env("AWS_SESSION_TOKEN")}, nil
 	case a.env("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
 		return a.webIdentity(ctx, region)
 	case a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") != "", a.env("AWS_CONTAINER_CREDENTIALS_FULL_URI") != "":
 		return a.containerRole(ctx)
 	case strings.EqualFold(a.env("AWS_EC2_METADATA_DISABLED"), "true"):
-		return credentials{}, errors.New("no variable names credentials, and AWS_EC2_METADATA_DISABLED is set")
+		return Credentials{}, errors.New("no variable names credentials, and AWS_EC2_METADATA_DISABLED is set")
 	}
 	return a.machineRole(ctx)
 }
 
 // webIdentity exchanges a mounted token for credentials (AssumeRoleWithWebIdentity of STS).
-func (a *asker) webIdentity(ctx context.Context, region string) (credentials, error) {
+func (a *asker) webIdentity(ctx context.Context, region string) (Credentials, error) {
 	identity, err := a.fileNamedBy("AWS_WEB_IDENTITY_TOKEN_FILE")
 	if err != nil {
-		return credentials{}, err
+		return Credentials{}, err
 	}
 	domain := "amazonaws.com"
 	if strings.HasPrefix(region, "cn-") {
@@ -100,7 +106,7 @@ func (a *asker) webIdentity(ctx context.Context, region string) (credentials, er
 		"RoleArn": {a.env("AWS_ROLE_ARN")}, "RoleSessionName": {cmp.Or(a.env("AWS_ROLE_SESSION_NAME"), "sqlbrain")},
 	})
 	if err != nil {
-		return credentials{}, err
+		return Credentials{}, err
 	}
 	var got struct {
 		Credentials struct {
@@ -109,20 +115,20 @@ func (a *asker) webIdentity(ctx context.Context, region string) (credentials, er
 		} `xml:"AssumeRoleWithWebIdentityResult>Credentials"`
 	}
 	if err := xml.Unmarshal(answer, &got); err != nil || got.Credentials.AccessKeyId == "" {
-		return credentials{}, errors.New("the answer of STS holds no credentials")
+		return Credentials{}, errors.New("the answer of STS holds no credentials")
 	}
 	c := got.Credentials
-	return credentials{ID: c.AccessKeyId, Secret: c.SecretAccessKey, Session: c.SessionToken,
-		until: c.Expiration.Add(-reserve)}, nil
+	return Credentials{ID: c.AccessKeyId, Secret: c.SecretAccessKey, Session: c.SessionToken,
+		Until: c.Expiration.Add(-reserve)}, nil
 }
 
 // containerRole asks the endpoint that ECS or the agent of EKS pod identity gives a container.
-func (a *asker) containerRole(ctx context.Context) (credentials, error) {
+func (a *asker) containerRole(ctx context.Context) (Credentials, error) {
 	at := ecsAgent + a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 	if a.env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") == "" {
 		at = a.env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
 		if !safeForCredentials(at) {
-			return credentials{}, errors.New("AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this " +
+			return Credentials{}, errors.New("AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or an address of this " +
 				"machine, of ECS or of EKS")
 		}
 	}
@@ -133,13 +139,13 @@ func (a *asker) containerRole(ctx context.Context) (credentials, error) {
 	if a.env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") != "" {
 		token, err := a.fileNamedBy("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
 		if err != nil {
-			return credentials{}, err
+			return Credentials{}, err
 		}
 		header["Authorization"] = token
 	}
 	answer, err := a.fetch(ctx, a.local, http.MethodGet, at, header, nil)
 	if err != nil {
-		return credentials{}, err
+		return Credentials{}, err
 	}
 	return roleCredentials(answer)
 }
@@ -161,36 +167,36 @@ func safeForCredentials(raw string) bool {
 }
 
 // machineRole asks the metadata service of EC2, version 2.
-func (a *asker) machineRole(ctx context.Context) (credentials, error) {
+func (a *asker) machineRole(ctx context.Context) (Credentials, error) {
 	at := strings.TrimRight(cmp.Or(a.env("AWS_EC2_METADATA_SERVICE_ENDPOINT"), "http://169.254.169.254"), "/")
 	session, err := a.fetch(ctx, a.local, http.MethodPut, at+"/latest/api/token",
 		map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": "60"}, nil)
 	if err != nil {
-		return credentials{}, fmt.Errorf("no variable names credentials: %w", err)
+		return Credentials{}, fmt.Errorf("no variable names credentials: %w", err)
 	}
 	header := map[string]string{"X-aws-ec2-metadata-token": string(session)}
 	const roles = "/latest/meta-data/iam/security-credentials/"
 	role, err := a.fetch(ctx, a.local, http.MethodGet, at+roles, header, nil)
 	if err != nil {
-		return credentials{}, fmt.Errorf("the machine's role: %w", err)
+		return Credentials{}, fmt.Errorf("the machine's role: %w", err)
 	}
 	name, _, _ := strings.Cut(strings.TrimSpace(string(role)), "\n")
 	answer, err := a.fetch(ctx, a.local, http.MethodGet, at+roles+url.PathEscape(name), header, nil)
 	if err != nil {
-		return credentials{}, err
+		return Credentials{}, err
 	}
 	return roleCredentials(answer)
 }
 
 // roleCredentials decodes what containers' endpoints and the metadata service answer.
-func roleCredentials(answer []byte) (credentials, error) {
+func roleCredentials(answer []byte) (Credentials, error) {
 	var got struct {
 		AccessKeyId, SecretAccessKey, Token string
 		Expiration                          time.Time
 	}
 	if err := json.Unmarshal(answer, &got); err != nil || got.AccessKeyId == "" {
-		return credentials{}, errors.New("the answer holds no credentials")
+		return Credentials{}, errors.New("the answer holds no credentials")
 	}
-	return credentials{ID: got.AccessKeyId, Secret: got.SecretAccessKey, Session: got.Token,
-		until: got.Expiration.Add(-reserve)}, nil
+	return Credentials{ID: got.AccessKeyId, Secret: got.SecretAccessKey, Session: got.Token,
+		Until: got.Expiration.Add(-reserve)}, nil
 }

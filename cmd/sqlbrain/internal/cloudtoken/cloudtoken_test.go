@@ -87,7 +87,7 @@ func (w *workload) fails(t *testing.T, provider string) error {
 // same credentials and time.
 func TestSignatures(t *testing.T) {
 	at := time.Date(2026, 11, 23, 7, 30, 0, 0, time.UTC)
-	c := credentials{ID: "AKIDEXAMPLE", Secret: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
+	c := Credentials{ID: "AKIDEXAMPLE", Secret: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
 	const database, region, user = "db.cluster-abc.eu-central-1.rds.amazonaws.com:3306", "eu-central-1", "sql brain+1"
 	require.Equal(t, database+"/?Action=connect&DBUser=sql%20brain%2B1&X-Amz-Algorithm=AWS4-HMAC-SHA256"+
 		"&X-Amz-Credential=AKIDEXAMPLE%2F20261123%2Feu-central-1%2Frds-db%2Faws4_request&X-Amz-Date=20261123T073000Z&X-Amz-Expires=900"+

@@ -1,7 +1,7 @@
 // Package cloudtoken gets the short-lived passwords of managed databases: IAM tokens of Amazon
-// RDS and Aurora, of Google Cloud SQL and of Azure Database for MySQL. It asks what the provider
-// offers to a workload: environment variables, mounted tokens, the metadata service. It reads no
-// files of command line tools.
+// RDS and Aurora, of Google Cloud SQL and of Azure Database for MySQL; and credentials for S3. It asks
+// what the provider offers to a workload: environment variables, mounted tokens, the metadata service.
+// It reads no files of command line tools.
 //
 // It uses HTTP and the standard library, for what is one signature and a few requests. The
 // providers' SDKs would let the binary link 661 packages of others instead of 505 (Amazon's 97

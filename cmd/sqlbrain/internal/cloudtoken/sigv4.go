@@ -12,7 +12,7 @@ import (
 
 // token is a URL that would connect user to the database, signed by Signature Version 4 with
 // the signature in the query ("Create a signed AWS API request", IAM), without its scheme.
-func (c credentials) token(address, region, user string, now time.Time) string {
+func (c Credentials) token(address, region, user string, now time.Time) string {
 	const algorithm, service, end = "AWS4-HMAC-SHA256", "rds-db", "aws4_request"
 	at, day := now.UTC().Format("20060102T150405Z"), now.UTC().Format("20060102")
 	scope := strings.Join([]string{day, region, service, end}, "/")

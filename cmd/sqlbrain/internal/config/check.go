@@ -29,7 +29,7 @@ func (s *Settings) checkNames() error {
 		return s.invalid("auth-token", "%q is no kind of token: use simple, or jwt with its options", kind)
 	}
 	if s.BackupTo != "" {
-		if _, err := backup.OpenPlace(s.BackupTo); err != nil {
+		if _, err := backup.OpenPlace(s.BackupTo, nil); err != nil {
 			return s.invalid("backup-to", "%w", err)
 		}
 	}
