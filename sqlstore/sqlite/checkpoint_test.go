@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -26,7 +27,8 @@ func put(t *testing.T, s *sqldb.Store, key string, bytes int) {
 
 func commitPut(t *testing.T, s *sqldb.Store, key string, bytes int) error {
 	b := s.BeginBatchWrite()
-	b.Put([]byte(key), fmt.Appendf(make([]byte, bytes), "%d", puts.Add(1))) // SQLite writes nothing for what is there
+	value := fmt.Appendf(nil, "%8d", puts.Add(1)) // SQLite writes no page that is there
+	b.Put([]byte(key), slices.Repeat(value, bytes/len(value)+1))
 	return b.Commit(t.Context())
 }
 

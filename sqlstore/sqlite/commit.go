@@ -28,18 +28,17 @@ const (
 // commitChecks is the number of rows between two checks of the context.
 const commitChecks = 64
 
-// Commit implements sqldb.Engine. A failed attempt is repeated only if the log had no space, and its beginning is
+// Commit implements sqldb.Engine. A failed attempt is repeated, once, only if the log had no space, and its beginning is
 // free now: SQLite waits for its locks by itself.
 func (e *engine) Commit(_ sqldb.Info, ops []sqlstore.Op) (statement string, attempt sqldb.Attempt) {
 	var full error // of the attempt before, whose connection is gone
 	return "commit_tx", func(ctx context.Context, conn *sql.Conn) (again bool, err error) {
 		if full != nil {
-			if frames, moved, err := e.checkpoint(ctx, conn, moveFrames); err != nil || frames <= 0 || moved < frames {
+			if frames, moved, err := e.checkpoint(ctx, conn, moveFrames); err != nil || moved < frames {
 				return false, full // the log still needs its beginning
 			}
 		}
-		err = e.commitTx(ctx, conn, ops)
-		if errors.Is(err, sqlstore.ErrFull) {
+		if err = e.commitTx(ctx, conn, ops); full == nil && errors.Is(err, sqlstore.ErrFull) {
 			full = err
 			return true, err
 		}
