@@ -21,7 +21,8 @@ type engine struct {
 	path        string
 	logger      *slog.Logger
 	checkpoints *checkpoints
-	// low is set while less than the reserve is free, as of the last call of FreeSpace.
+	// low is set while less than the reserve and what the log usually has is free, as of the last call of FreeSpace: what
+	// is in the log may need as much in the file.
 	low atomic.Bool
 }
 

@@ -6,18 +6,19 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// The reserve is a sixteenth of the file system, and no more than maxReserve: what is deleted takes space in the log,
-// and in the table until it is compacted.
+// The reserve is a sixteenth of the file system, within these bounds: what is deleted takes space in the log, and in the
+// table until it is compacted. A commit of 4 MiB takes minReserve, in the log and in the file.
 const (
 	reserveShare = 16
+	minReserve   = 8 << 20
 	maxReserve   = 128 << 20
 )
 
 // FreeSpace implements sqldb.Engine.
 func (e *engine) FreeSpace() (free, reserve int64, err error) {
 	free, total, err := fileSystem(e.path)
-	reserve = min(total/reserveShare, maxReserve)
-	e.low.Store(free < reserve)
+	reserve = min(max(total/reserveShare, minReserve), maxReserve)
+	e.low.Store(free < reserve+int64(checkpointFrames)<<12)
 	return free, reserve, err
 }
 

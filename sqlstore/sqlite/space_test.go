@@ -33,7 +33,8 @@ func TestFreeSpace(t *testing.T) {
 		free, reserve int64
 	}{
 		"a large disk": {1 << 30, 5 << 12, 128 << 20},
-		"a small disk": {1 << 14, 5 << 12, 4 << 20},
+		"a medium one": {1 << 16, 5 << 12, 16 << 20},
+		"a small disk": {1 << 13, 5 << 12, 8 << 20},
 	} {
 		setDisk(t, c.blocks, 5)
 		free, reserve, err := s.FreeSpace(t.Context())
@@ -46,19 +47,25 @@ func TestFreeSpace(t *testing.T) {
 	require.ErrorIs(t, err, unix.EACCES)
 }
 
-// On a nearly full disk the file needs what is left.
+// On a nearly full disk the file needs what is left, on a small one already before anything is refused.
 func TestLogDoesNotGrowOnANearlyFullDisk(t *testing.T) {
-	raw := newURL(t)
-	s := openURL(t, raw, sqlstore.Options{})
-	setDisk(t, 1<<30, 1)
-	_, _, err := s.FreeSpace(t.Context())
-	require.NoError(t, err)
-	for range 64 {
-		put(t, s, "k", 128<<10)
+	for name, blocks := range map[string][2]uint64{
+		"nothing of 4 TiB is free": {1 << 30, 1}, "half of 64 MiB is free": {1 << 14, 1 << 13},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := newURL(t)
+			s := openURL(t, raw, sqlstore.Options{})
+			setDisk(t, blocks[0], blocks[1])
+			_, _, err := s.FreeSpace(t.Context())
+			require.NoError(t, err)
+			for range 64 {
+				put(t, s, "k", 128<<10)
+			}
+			log, err := os.Stat(parse(t, raw).Path + logSuffix)
+			require.NoError(t, err)
+			require.Less(t, log.Size(), int64(4<<20), "64 commits of 128 KiB each")
+		})
 	}
-	log, err := os.Stat(parse(t, raw).Path + logSuffix)
-	require.NoError(t, err)
-	require.Less(t, log.Size(), int64(4<<20), "64 commits of 128 KiB each")
 }
 
 // What is in the log goes to the file, so that the commit has its space.
