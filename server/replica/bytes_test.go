@@ -94,7 +94,7 @@ func forget(t *testing.T, store sqlstore.Store) {
 	token.Sequence++
 	token.Bytes = 0
 	b := store.BeginBatchWrite()
-	b.CAS(coder.FenceKey(), coder.EncodeFenceToken(token)[:41], old)
+	b.CAS(coder.FenceKey(), coder.EncodeFenceToken(token), old)
 	b.Del(coder.CountedKey())
 	require.NoError(t, b.Commit(t.Context()))
 }
