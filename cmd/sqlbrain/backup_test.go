@@ -362,7 +362,11 @@ func TestContinuousBackup(t *testing.T) {
 		verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
 		a = succeed(t, append(verify, "--datastore", datastore)...)
 		require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
-		require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d", kept+1))
+		require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d, and has 0 newer ones", kept+1))
+		for _, order := range [][]string{{"--at", "1m", "--and", "2m"}, {"--at", "3", "--and", "2"}} {
+			execute(t, append([]string{"diff", "--from", target, "--backup-identity", file}, order...)...).requireRefused(t,
+				"is later than --and")
+		}
 		execute(t, append(verify, "--datastore", other)...).requireRefused(t,
 			fmt.Sprintf("is at revision %d, and the backup at %d", kept, kept+1))
 		segments, err := filepath.Glob(filepath.Join(strings.TrimPrefix(target, "file://"), "log-*"))

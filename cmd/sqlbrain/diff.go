@@ -91,17 +91,29 @@ type difference struct {
 }
 
 func (c *diffCommand) run(ctx context.Context, prefix string) error {
-	for flag, text := range map[string]*string{"at": &c.from, "and": &c.to} {
-		if *text == "" {
+	now := time.Now() // "10m" counts from here, and not from when a backup was read
+	var revisions []int64
+	var times []time.Time
+	for _, f := range []struct {
+		flag string
+		text *string
+	}{{"at", &c.from}, {"and", &c.to}} {
+		if *f.text == "" {
 			continue
 		}
-		_, at, err := parseMoment(flag, *text)
-		if err != nil {
+		revision, at, err := parseMoment(f.flag, *f.text, now)
+		switch {
+		case err != nil:
 			return err
+		case at.IsZero():
+			revisions = append(revisions, revision)
+		default:
+			times = append(times, at)
+			*f.text = at.UTC().Format(time.RFC3339Nano)
 		}
-		if !at.IsZero() { // "10m" counts from now, and not from when a backup was read
-			*text = at.UTC().Format(time.RFC3339Nano)
-		}
+	}
+	if !slices.IsSorted(revisions) || !slices.IsSortedFunc(times, time.Time.Compare) {
+		return &usageError{fmt.Errorf("--at %s is later than --and %s", c.from, c.to)}
 	}
 	run := c.withPast
 	if c.archived.url != "" {

@@ -164,7 +164,12 @@ func (p *program) changeKine(ctx context.Context, done string, f func(*kine.Adop
 		if err := migrations.Verify(ctx, db.DialectName(), db.SQL()); err != nil {
 			return err
 		}
-		return p.withAdoption(ctx, db, logger, f)
+		return p.withAdoption(ctx, db, logger, func(a *kine.Adoption, ctx context.Context) error {
+			if err := refuseRunning(ctx, a.Store, ""); err != nil {
+				return err
+			}
+			return f(a, ctx)
+		})
 	})
 	if err == nil {
 		_, err = fmt.Fprintln(p.stdout, done)

@@ -93,7 +93,7 @@ func (a *archived) open(ctx context.Context, flag, text string) (*backup.Backup,
 	}
 	var moment backup.Moment
 	if text != "" {
-		if moment.Revision, moment.Time, err = parseMoment(flag, text); err != nil {
+		if moment.Revision, moment.Time, err = parseMoment(flag, text, time.Now()); err != nil {
 			return nil, err
 		}
 	}
@@ -152,15 +152,15 @@ func (a *archived) withStore(ctx context.Context, flag, text string, f func(sqls
 	return f(store)
 }
 
-// parseMoment reads a flag that names a revision, or a time: then revision is 0.
-func parseMoment(flag, text string) (revision int64, at time.Time, err error) {
+// parseMoment reads a flag that names a revision, or a time, "10m" before now: then revision is 0.
+func parseMoment(flag, text string, now time.Time) (revision int64, at time.Time, err error) {
 	if revision, err = strconv.ParseInt(text, 10, 64); err == nil {
 		if revision < 1 {
 			return 0, at, &usageError{fmt.Errorf("--%s %s: revisions begin at 1", flag, text)}
 		}
 		return revision, at, nil
 	}
-	if at, err = history.ParseTime(text, time.Now()); err != nil {
+	if at, err = history.ParseTime(text, now); err != nil {
 		return 0, at, &usageError{fmt.Errorf("--%s %s is no revision, and %w", flag, text, err)}
 	}
 	if at.IsZero() { // Kubernetes' time that is not set; Moment has it for the end
@@ -174,7 +174,7 @@ func (p *past) at(ctx context.Context, flag, text string) (int64, error) {
 	if text == "" {
 		return p.revision, nil
 	}
-	revision, moment, err := parseMoment(flag, text)
+	revision, moment, err := parseMoment(flag, text, time.Now())
 	if err != nil {
 		return 0, err
 	}

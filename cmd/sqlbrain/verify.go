@@ -61,13 +61,13 @@ func (c *verifyCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var compared int64
+	var compared, live int64
 	if c.restore && len(damages) == 0 {
-		if compared, err = c.compare(ctx); err != nil {
+		if compared, live, err = c.compare(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.print(source.Place, spans, damages, compared); err != nil {
+	if err := c.print(source.Place, spans, damages, compared, live); err != nil {
 		return err
 	}
 	if len(damages) > 0 {
@@ -76,7 +76,8 @@ func (c *verifyCommand) run(ctx context.Context) error {
 	return nil
 }
 
-func (c *verifyCommand) print(from backup.Place, spans []backup.Span, damages []error, compared int64) (err error) {
+func (c *verifyCommand) print(from backup.Place, spans []backup.Span, damages []error,
+	compared, live int64) (err error) {
 	if c.output == outputJSON {
 		texts := make([]string, len(damages))
 		for i, damage := range damages {
@@ -87,7 +88,8 @@ func (c *verifyCommand) print(from backup.Place, spans []backup.Span, damages []
 			Spans    []backup.Span `json:"spans"`
 			Damages  []string      `json:"damages"`
 			Compared int64         `json:"compared_revision,omitempty"`
-		}{from.String(), spans, texts, compared})
+			Live     int64         `json:"database_revision,omitempty"`
+		}{from.String(), spans, texts, compared, live})
 	}
 	line := func(form string, values ...any) {
 		_, werr := fmt.Fprintf(c.stdout, form+"\n", values...)
@@ -101,13 +103,13 @@ func (c *verifyCommand) print(from backup.Place, spans []backup.Span, damages []
 		line("damaged     %v", damage)
 	}
 	if compared > 0 {
-		line("compared    %s is equal at revision %d", c.settings.URL(), compared)
+		line("compared    %s is equal at revision %d, and has %d newer ones", c.settings.URL(), compared, live-compared)
 	}
 	return err
 }
 
-// compare restores the end of the backup, and compares it with the database. It returns the revision.
-func (c *verifyCommand) compare(ctx context.Context) (revision int64, err error) {
+// compare restores the end of the backup, and compares it with the database. It returns the newest revision of each.
+func (c *verifyCommand) compare(ctx context.Context) (revision, newest int64, err error) {
 	err = c.archived.withStore(ctx, "at", "", func(restored sqlstore.Store) error {
 		return c.withStore(ctx, sqlstore.Options{ReadOnly: true, Shared: true}, func(store sqlstore.Store) error {
 			token, _, err := fence.LoadToken(ctx, restored)
@@ -115,8 +117,8 @@ func (c *verifyCommand) compare(ctx context.Context) (revision int64, err error)
 			if err = errors.Join(err, lerr); err != nil {
 				return err
 			}
-			if revision = token.Revision; live.Revision < revision {
-				return fmt.Errorf("%s is at revision %d, and the backup at %d", c.settings.URL(), live.Revision, revision)
+			if revision, newest = token.Revision, live.Revision; newest < revision {
+				return fmt.Errorf("%s is at revision %d, and the backup at %d", c.settings.URL(), newest, revision)
 			}
 			for {
 				compacted := int64(0)
@@ -147,5 +149,5 @@ func (c *verifyCommand) compare(ctx context.Context) (revision int64, err error)
 			}
 		})
 	})
-	return revision, err
+	return revision, newest, err
 }
