@@ -135,10 +135,17 @@ const finishTime = 2 * time.Second
 func (s *shipper) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
+	complete := s.Now().Add(-commitTime)
 	token, _, err := fence.LoadToken(ctx, s.Store)
-	s.looked = time.Time{} // users and roles are written too
-	for err == nil && token.Term == s.term && s.position() > 0 && s.position() < token.Revision {
-		_, err = s.writeSegment(ctx, s.position())
+	switch {
+	case err != nil, token.Term != s.term, s.position() == 0:
+	case s.position() == token.Revision:
+		err = s.lookAgain(ctx, token.Revision, complete)
+	default:
+		s.looked = time.Time{} // users and roles are written too
+		for err == nil && s.position() < token.Revision {
+			_, err = s.writeSegment(ctx, s.position())
+		}
 	}
 	if err != nil {
 		s.Log.Warn("the backup ends before the database", "error", err, "revision", s.position())
