@@ -161,6 +161,7 @@ func TestBackupIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "older", string(kept))
 	execute(t, "backup", "--datastore", datastore).requireRefused(t, `required flag(s) "to" not set`)
+	execute(t, "backup", "--to", "file:///backups", "--datastore", datastore).requireRefused(t, "needs --continuous")
 	execute(t, "backup", "--to", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t,
 		"no such file or directory")
 }

@@ -97,7 +97,11 @@ func (a *archived) open(ctx context.Context, flag, text string) (*backup.Backup,
 			return nil, err
 		}
 	}
-	return backup.Open(ctx, source, moment)
+	b, err := backup.Open(ctx, source, moment)
+	if errors.Is(err, backup.ErrDamaged) {
+		err = fmt.Errorf("%w; sqlbrain backup verify says which moments can be restored", err)
+	}
+	return b, err
 }
 
 // source returns what the flags name.

@@ -106,7 +106,9 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 	var loaded *snapshot.Loaded
 	switch {
 	case (len(args) == 1) == (c.source.endpoint != ""):
-		return &usageError{errors.New("name a FILE, or a server by --from")}
+		return &usageError{errors.New("name either a FILE, or a server or a continuous backup by --from")}
+	case strings.HasPrefix(c.source.endpoint, "/"):
+		return &usageError{fmt.Errorf("--from %s: a directory is named as file://%[1]s", c.source.endpoint)}
 	case strings.HasPrefix(c.source.endpoint, "file:"), strings.HasPrefix(c.source.endpoint, "s3:"):
 		loaded, err = c.loadContinuous(ctx, o, into)
 	case c.at != "" || c.identity != "":

@@ -88,19 +88,20 @@ func TestRestore(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		db := sqliteURL(t)
 		for want, args := range map[string][]string{
-			"name a FILE, or a server by --from": nil,
-			"need each other":                    {file, "--mark-compacted"},
-			"must not be negative":               {file, "--bump-revision", "-1"},
-			"--skip-hash-check is for a FILE":    {"--from", "http://127.0.0.1:1", "--skip-hash-check"},
-			"both have a password":               {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password", secret},
-			"a password as well":                 {"--from", "http://127.0.0.1:1", "--user", "root", "--password", secret, "--password-file", file},
-			"is given, and a password":           {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password-file", file},
-			"--password-file needs --user":       {"--from", "http://127.0.0.1:1", "--password-file", file},
-			"--password-file: open":              {"--from", "http://127.0.0.1:1", "--user", "root", "--password-file", file + ".not"},
-			"no such file":                       {file + ".not"},
-			"the snapshot file is damaged":       {os.Args[0]},
-			"from http://127.0.0.1:1":            {"--from", "http://127.0.0.1:1", "--user", "root:" + secret},
-			"cacert-that-is-not":                 {"--from", "https://127.0.0.1:1", "--cacert", "cacert-that-is-not"},
+			"name either a FILE, or a server or a continuous backup by --from": nil,
+			"a directory is named as file:///backups":                          {"--from", "/backups"},
+			"need each other":                 {file, "--mark-compacted"},
+			"must not be negative":            {file, "--bump-revision", "-1"},
+			"--skip-hash-check is for a FILE": {"--from", "http://127.0.0.1:1", "--skip-hash-check"},
+			"both have a password":            {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password", secret},
+			"a password as well":              {"--from", "http://127.0.0.1:1", "--user", "root", "--password", secret, "--password-file", file},
+			"is given, and a password":        {"--from", "http://127.0.0.1:1", "--user", "root:" + secret, "--password-file", file},
+			"--password-file needs --user":    {"--from", "http://127.0.0.1:1", "--password-file", file},
+			"--password-file: open":           {"--from", "http://127.0.0.1:1", "--user", "root", "--password-file", file + ".not"},
+			"no such file":                    {file + ".not"},
+			"the snapshot file is damaged":    {os.Args[0]},
+			"from http://127.0.0.1:1":         {"--from", "http://127.0.0.1:1", "--user", "root:" + secret},
+			"cacert-that-is-not":              {"--from", "https://127.0.0.1:1", "--cacert", "cacert-that-is-not"},
 		} {
 			execute(t, append([]string{"restore", "--datastore", db}, args...)...).requireRefused(t, want)
 		}

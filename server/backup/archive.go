@@ -130,7 +130,7 @@ func (a archive) complete(ctx context.Context) (m manifest, err error) {
 	case m.Encrypted && len(a.identities) == 0:
 		err = ErrIdentity
 	case len(m.Bases) == 0:
-		err = fmt.Errorf("%w: %s has no base", ErrNotCovered, a)
+		err = fmt.Errorf("%w: %s holds no backup that can be restored", ErrNotCovered, a)
 	case !m.Encrypted && len(a.identities) > 0:
 		err = errPlain
 	}

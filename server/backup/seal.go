@@ -13,8 +13,8 @@ import (
 
 var (
 	// ErrIdentity: an encrypted backup cannot be read.
-	ErrIdentity = errors.New("the backup is encrypted: name a file with an identity of one of its recipients")
-	errSealed   = errors.New("a backup is encrypted as a whole or not at all: choose an empty place, or its recipients")
+	ErrIdentity = errors.New("the backup is encrypted: name a file with an identity of one of its recipients (--backup-identity)")
+	errSealed   = errors.New("a backup is encrypted as a whole or not at all: choose an empty place, or its recipients (--backup-recipient)")
 	errPlain    = errors.New("the backup is not encrypted, but an identity is given: is it the right one?")
 )
 
