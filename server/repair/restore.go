@@ -127,7 +127,7 @@ func Discard(ctx context.Context, store sqlstore.Store, token *coder.FenceToken)
 			}
 		case err != nil && !errors.Is(err, sqlstore.ErrKeyNotFound):
 			return err
-		case token == nil || held != *token: // not the bytes: a row without the count of bytes is shorter
+		case token == nil || held != *token:
 			return ErrFenceMoved
 		default:
 			next := coder.FenceToken{Sequence: token.Sequence, Term: token.Term + 1, Revision: token.Revision}.Resigned()

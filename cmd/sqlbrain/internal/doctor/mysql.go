@@ -361,9 +361,11 @@ func (s *server) checkSize(ctx context.Context) {
 		FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'object'`, &n, &rows, &size) || n == 0 {
 		return
 	}
-	const row = "(SELECT object_value FROM object WHERE internal_key = x'%x')"
 	var fence, removed []byte
-	if !s.ask(ctx, "size", fmt.Sprintf("SELECT "+row+", "+row, coder.FenceKey(), coder.RemovedKey()), &fence, &removed) {
+	err := s.conn.QueryRowContext(ctx, `SELECT (SELECT object_value FROM object WHERE internal_key = ?),
+		(SELECT object_value FROM object WHERE internal_key = ?)`, coder.FenceKey(), coder.RemovedKey()).Scan(&fence, &removed)
+	if err != nil {
+		s.broken("size", err)
 		return
 	}
 	counted := "not counted yet"
