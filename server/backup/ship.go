@@ -130,7 +130,7 @@ func Ship(ctx context.Context, cfg Config) error {
 // finishTime bounds what Ship does after the end of its context.
 const finishTime = 2 * time.Second
 
-// finish writes the commits since the last segment: whoever stops the last server, or this command, may restore next. A
+// finish writes the commits since the last segment: after the last server has stopped, a restore may follow. A
 // leader that was deposed leaves them to its successor.
 func (s *shipper) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
