@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ Until then its directory holds temporary files, of up to twice the size of the b
 				len(p.settings.BackupRecipients) > 0 {
 				return &usageError{errors.New("--backup-keep, --backup-keep-bases and --backup-recipient need --continuous")}
 			}
-			if strings.HasPrefix(to, "file:") || strings.HasPrefix(to, "s3:") {
+			if namesPlace(to) {
 				return &usageError{fmt.Errorf("--to %s needs --continuous; without it, --to names a file", to)}
 			}
 			return p.backup(cmd.Context(), to, output)

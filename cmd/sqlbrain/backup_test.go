@@ -162,6 +162,10 @@ func TestBackupIsRefused(t *testing.T) {
 	require.Equal(t, "older", string(kept))
 	execute(t, "backup", "--datastore", datastore).requireRefused(t, `required flag(s) "to" not set`)
 	execute(t, "backup", "--to", "file:///backups", "--datastore", datastore).requireRefused(t, "needs --continuous")
+	unserved := sqliteURL(t)
+	succeed(t, "migrate", "up", "--datastore", unserved)
+	execute(t, "backup", "--to", "file://"+filepath.ToSlash(t.TempDir()), "--continuous", "--datastore",
+		unserved).requireRefused(t, "no server has served this table yet")
 	execute(t, "backup", "--to", filepath.Join(directory, "not", "b"), "--datastore", datastore).requireRefused(t,
 		"no such file or directory")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -76,6 +77,11 @@ func withPastOf(ctx context.Context, store sqlstore.Store, f func(*past) error) 
 type archived struct {
 	url, identity string
 	tempDir       string // "": the system's
+}
+
+// namesPlace reports whether text is the URL of a place of continuous backups.
+func namesPlace(text string) bool {
+	return strings.HasPrefix(text, "file:") || strings.HasPrefix(text, "s3:")
 }
 
 // bind adds its flags.

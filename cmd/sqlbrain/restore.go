@@ -109,7 +109,7 @@ func (c *restoreCommand) run(ctx context.Context, args []string, form output) (e
 		return &usageError{errors.New("name either a FILE, or a server or a continuous backup by --from")}
 	case strings.HasPrefix(c.source.endpoint, "/"):
 		return &usageError{fmt.Errorf("--from %s: a directory is named as file://%[1]s", c.source.endpoint)}
-	case strings.HasPrefix(c.source.endpoint, "file:"), strings.HasPrefix(c.source.endpoint, "s3:"):
+	case namesPlace(c.source.endpoint):
 		loaded, err = c.loadContinuous(ctx, o, into)
 	case c.at != "" || c.identity != "":
 		return &usageError{errors.New("--at and --backup-identity are for a continuous backup: " +

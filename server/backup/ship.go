@@ -82,15 +82,15 @@ type Config struct {
 
 // Ship writes a backup of a table until ctx ends: a base, if the place has none that can be continued, then the
 // log as it grows. Servers may serve the table. It keeps one segment in memory. It tries again while the database or
-// the place fails. At the end of ctx it writes what is missing, for 2 s at most, and returns nil. Errors: ErrNotContinued, ErrDamaged, fs.ErrPermission,
-// sqlstore.ErrDenied or the error of another version's format, of a bucket that does not exist, or of recipients where
-// the backup has none.
+// the place fails. At the end of ctx it writes what is missing, for 2 s at most, and returns nil. Errors:
+// ErrNotContinued, ErrDamaged, fs.ErrPermission, sqlstore.ErrDenied or the error of another version's format, of a bucket
+// that does not exist, of recipients where the backup has none, or of a table that no server has served.
 func Ship(ctx context.Context, cfg Config) error {
 	s := newShipper(cfg)
 	defer s.stop()
 	s.Metrics.point.CompareAndSwap(nil, &point{until: time.Now(), term: ctx.Done()})
 	opened := false
-	for failures := 0; ; {
+	for failures := 0; ctx.Err() == nil; {
 		var err error
 		if !opened {
 			err = s.open(ctx)
@@ -102,11 +102,7 @@ func Ship(ctx context.Context, cfg Config) error {
 			err = s.step(ctx)
 			opened = err == nil
 		}
-		switch {
-		case ctx.Err() != nil:
-			s.finish(ctx)
-			return nil
-		case err == nil:
+		if err == nil || ctx.Err() != nil {
 			failures = 0
 			continue
 		}
@@ -120,11 +116,10 @@ func Ship(ctx context.Context, cfg Config) error {
 		failures++
 		pause := outages.Pause(failures)
 		s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position(), "pause", pause)
-		if retry.Sleep(ctx, pause) != nil {
-			s.finish(ctx)
-			return nil
-		}
+		_ = retry.Sleep(ctx, pause) // ends with ctx
 	}
+	s.finish(ctx)
+	return nil
 }
 
 // finishTime bounds what Ship does after the end of its context.

@@ -59,13 +59,19 @@ func (r *recorded) open(node string, revision int64) {
 	r.show(node, revision)
 }
 
-// usual is a run with most kinds of steps: n1 leads, n2 follows and takes over, n1 finds that out, n2 hands over to it.
-func usual() *recorded {
+// led is a run in which n1 begins to lead, and n2 follows.
+func led() *recorded {
 	r := &recorded{now: time.Hour}
 	r.open("n1", 1)
 	r.open("n2", 1)
 	r.send("n1", steptrace.Take, coder.FenceToken{}, token(1, 1, 1, 0), steptrace.Written)
 	r.add("n1", steptrace.Step{Kind: steptrace.Lead, Token: token(1, 1, 1, 0)})
+	return r
+}
+
+// usual is a run with most kinds of steps: n1 leads, n2 follows and takes over, n1 finds that out, n2 hands over to it.
+func usual() *recorded {
+	r := led()
 	r.send("n1", steptrace.Commit, token(1, 1, 1, 0), token(2, 1, 2, 0), steptrace.Written)
 	r.show("n1", 2)
 	r.add("n1", steptrace.Step{Kind: steptrace.Read, Revision: 2, Leased: true})
@@ -105,11 +111,7 @@ func usual() *recorded {
 // deposed is a run in which n1 learns that it was deposed before it has resolved its commit. It follows, without
 // resolving it.
 func deposed() *recorded {
-	r := &recorded{now: time.Hour}
-	r.open("n1", 1)
-	r.open("n2", 1)
-	r.send("n1", steptrace.Take, coder.FenceToken{}, token(1, 1, 1, 0), steptrace.Written)
-	r.add("n1", steptrace.Step{Kind: steptrace.Lead, Token: token(1, 1, 1, 0)})
+	r := led()
 	r.send("n1", steptrace.Commit, token(1, 1, 1, 0), token(2, 1, 2, 0), steptrace.Unknown)
 	r.send("n2", steptrace.Take, token(1, 1, 1, 0), token(2, 2, 1, 0), steptrace.Unknown)
 	r.send("n2", steptrace.Take, token(2, 2, 1, 0), token(3, 3, 1, 0), steptrace.Written)
@@ -125,11 +127,7 @@ func deposed() *recorded {
 // frozen is a run in which n1 is frozen after it has sent a commit, learns much later that it was written, and then
 // that another node leads. Meanwhile n2 makes as many commits as the model has numbers, and sends one more.
 func frozen() *recorded {
-	r := &recorded{now: time.Hour}
-	r.open("n1", 1)
-	r.open("n2", 1)
-	r.send("n1", steptrace.Take, coder.FenceToken{}, token(1, 1, 1, 0), steptrace.Written)
-	r.add("n1", steptrace.Step{Kind: steptrace.Lead, Token: token(1, 1, 1, 0)})
+	r := led()
 	r.add("n1", steptrace.Step{Kind: steptrace.Commit, Expected: token(1, 1, 1, 0), Token: token(2, 1, 2, 0)})
 	r.send("n2", steptrace.Take, token(2, 1, 2, 0), token(3, 2, 2, 0), steptrace.Written)
 	r.pass(timing.TakeoverWait)
