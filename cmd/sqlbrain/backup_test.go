@@ -367,6 +367,7 @@ func TestContinuousBackup(t *testing.T) {
 		verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
 		a = succeed(t, append(verify, "--datastore", datastore)...)
 		require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
+		require.Contains(t, a.stdout, "complete    until ")
 		require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d, and has 0 newer ones", kept+1))
 		for _, order := range [][]string{{"--at", "1m", "--and", "2m"}, {"--at", "3", "--and", "2"}} {
 			execute(t, append([]string{"diff", "--from", target, "--backup-identity", file}, order...)...).requireRefused(t,

@@ -98,6 +98,9 @@ func (c *verifyCommand) print(from backup.Place, spans []backup.Span, damages []
 	line("from        %s", from)
 	for _, s := range spans {
 		line("revisions   %d to %d, %s to %s", s.First, s.Last, history.FormatTime(s.From), history.FormatTime(s.To))
+		if !s.Until.IsZero() {
+			line("complete    until %s: no later commit was found", history.FormatTime(s.Until))
+		}
 	}
 	for _, damage := range damages {
 		line("damaged     %v", damage)

@@ -288,6 +288,9 @@ func TestTimesAfterTheEndAreRefused(t *testing.T) {
 	got, _ := w.restored(Moment{Time: idle})
 	require.Equal(t, w.Revision(), got.Revision())
 	refused(time.Now())
+	spans := w.intact()
+	require.Len(t, spans, 1)
+	require.True(t, spans[0].Until.Equal(s.manifest.Until), "%v is not %v", spans[0].Until, s.manifest.Until)
 }
 
 // TestTwoShippers: both write the same revisions with other bytes, and publish in turns.
@@ -370,6 +373,7 @@ func TestDamageIsFound(t *testing.T) {
 			require.ErrorContains(t, damages[0], filepath.Base(name))
 			require.Len(t, spans, 1)
 			require.Equal(t, [2]int64{base, s.First - 1}, [2]int64{spans[0].First, spans[0].Last})
+			require.Zero(t, spans[0].Until)
 			require.NoError(t, os.WriteFile(name, content, 0o600))
 		}
 	}

@@ -12,6 +12,8 @@ type Span struct {
 	Last  int64     `json:"last_revision"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"` // when Last was committed
+	// Until is a time up to which no commit follows Last. Only the end of a backup without damage has it.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Verify reads all that a manifest leads to, and decodes every row of the log. It returns what can be restored, in
@@ -44,11 +46,14 @@ func Verify(ctx context.Context, from Source) (spans []Span, damages []error, er
 		}
 		damages = append(damages, found...)
 		span := Span{First: base.Revision, Last: b.newest, From: base.At, To: later(base.At, b.newestTime)}
+		if i+1 == len(m.Bases) && len(found) == 0 {
+			span.Until = m.Until
+		}
 		last := len(spans) - 1
 		switch {
 		case last >= 0 && spans[last].Last == base.Revision: // it leads over to this base
 			if usable {
-				spans[last].Last, spans[last].To = span.Last, span.To
+				spans[last].Last, spans[last].To, spans[last].Until = span.Last, span.To, span.Until
 			}
 		case usable:
 			spans = append(spans, span)
