@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -314,6 +315,29 @@ func TestTwoShippers(t *testing.T) {
 			require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
 		}
 	}
+}
+
+// TestTwoShippersWarnOnce in minutes, however often they take turns.
+func TestTwoShippersWarnOnce(t *testing.T) {
+	w := newWorld(t)
+	w.write(3, rand.New(rand.NewPCG(41, 42)))
+	w.ship()
+	ctx, cancel := context.WithCancel(t.Context())
+	var log strings.Builder
+	var shippers errgroup.Group
+	cfg := Config{Store: w.store, To: w.place, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: NewMetrics(nil),
+		Interval: time.Millisecond, StateInterval: time.Nanosecond}
+	shippers.Go(func() error { return Ship(ctx, cfg) })
+	other := cfg
+	other.Log, other.Metrics = slog.New(slog.DiscardHandler), NewMetrics(nil)
+	shippers.Go(func() error { return Ship(ctx, other) })
+	turns := func() float64 { return testutil.ToFloat64(cfg.Metrics.failures.WithLabelValues("place")) }
+	eventually.True(t, "they take turns", func() bool { return turns() >= 10 })
+	cancel()
+	require.NoError(t, shippers.Wait())
+	require.Less(t, strings.Count(log.String(), "taking turns"), 5)
+	require.Contains(t, log.String(), "taking turns")
+	require.NotContains(t, log.String(), "cannot continue")
 }
 
 // TestDamageIsFound in each file: a missing one, a shorter one, one with another bit, one in the place of another.

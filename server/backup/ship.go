@@ -18,6 +18,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
+	"github.com/sqlbrain/sqlbrain/server/loglimit"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/compact"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/snapshot"
@@ -115,7 +116,11 @@ func Ship(ctx context.Context, cfg Config) error {
 		}
 		failures++
 		pause := outages.Pause(failures)
-		s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position(), "pause", pause)
+		if errors.Is(err, errChanged) {
+			s.turns.Warn(s.Log, "taking turns: one writer is enough", "error", err, "to", s.To)
+		} else {
+			s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position(), "pause", pause)
+		}
 		_ = retry.Sleep(ctx, pause) // ends with ctx
 	}
 	s.finish(ctx)
@@ -166,7 +171,8 @@ func newShipper(cfg Config) *shipper {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	to := archive{Place: measured{cfg.To, cfg.Metrics.written}, recipients: cfg.Recipients}
-	return &shipper{Config: cfg, to: to, mark: compact.NewMark(cfg.Store)}
+	return &shipper{Config: cfg, to: to, mark: compact.NewMark(cfg.Store),
+		turns: loglimit.Log{Interval: 5 * time.Minute}}
 }
 
 // shipper is one Ship. It belongs to one goroutine.
@@ -183,6 +189,7 @@ type shipper struct {
 	users    int64         // version of the users and roles that were written last, 0: none
 	took     time.Duration // making the newest base
 	useless  int           // bases in a row that no segment continues
+	turns    loglimit.Log  // for a second writer of the place
 
 	next      *nextBase
 	notBefore time.Time // of the next base in the background, after one that failed
