@@ -88,8 +88,8 @@ func TestReleaseHasItsFiles(t *testing.T) {
 	// The unit finds what the package installs.
 	unit := readText(t, "deploy/systemd/sqlbrain.service")
 	assert.Contains(t, installed, "/usr/lib/systemd/system/sqlbrain.service")
-	assert.Equal(t, "config|noreplace", installed["/etc/sqlbrain/sqlbrain.env"], "an upgrade keeps settings")
-	assert.Contains(t, unit, "\nEnvironmentFile=/etc/sqlbrain/sqlbrain.env\n")
+	assert.Equal(t, "config|noreplace", installed["/etc/sqlbrain/sqlbrain.yaml"], "an upgrade keeps settings")
+	assert.Contains(t, unit, "\nLoadCredential=sqlbrain.yaml:/etc/sqlbrain/sqlbrain.yaml\n")
 	assert.Contains(t, unit, "\nExecStart=sqlbrain ", "wherever it is")
 	assert.Equal(t, "/usr/bin", p.BinDir)
 	password := regexp.MustCompile(`(?m)^LoadCredential=[a-z-]+:(.+)$`).FindStringSubmatch(unit)

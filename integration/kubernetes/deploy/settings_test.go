@@ -3,6 +3,7 @@ package deploy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,13 +37,13 @@ func known(t *testing.T) map[string]bool {
 }
 
 var (
-	assignment = regexp.MustCompile(`^(SQLBRAIN_[A-Z_]+)=(\S+)$`)
+	assignment = regexp.MustCompile(`^(?:(SQLBRAIN_[A-Z_]+)=|([a-z-]+): )\S+$`)
 	comment    = regexp.MustCompile(`^#( .*)?$`)
 )
 
-// readEnvironment returns the settings of a file for systemd or kustomize. Those that
-// are commented out are settings too, because users may enable them.
-func readEnvironment(t *testing.T, file string) []string {
+// readSettings returns the settings of a file for systemd or kustomize, as variables. Those that are commented out are
+// settings too, because users may enable them.
+func readSettings(t *testing.T, file string) []string {
 	text, err := os.ReadFile(folder + file)
 	require.NoError(t, err)
 	var names []string
@@ -53,7 +54,7 @@ func readEnvironment(t *testing.T, file string) []string {
 		}
 		found := assignment.FindStringSubmatch(strings.TrimPrefix(line, "#"))
 		if assert.NotNil(t, found, "%s: %q is neither a setting nor a comment", file, line) {
-			names = append(names, found[1])
+			names = append(names, cmp.Or(found[1], variable(found[2])))
 		}
 	}
 	require.NotEmpty(t, names)
@@ -62,8 +63,8 @@ func readEnvironment(t *testing.T, file string) []string {
 
 func TestSettingsExist(t *testing.T) {
 	variables := known(t)
-	for _, file := range []string{"systemd/sqlbrain.env", "kubernetes/sqlbrain.env", "kubernetes-tls/sqlbrain.env"} {
-		for _, name := range readEnvironment(t, file) {
+	for _, file := range []string{"systemd/sqlbrain.yaml", "kubernetes/sqlbrain.env", "kubernetes-tls/sqlbrain.env"} {
+		for _, name := range readSettings(t, file) {
 			assert.Contains(t, variables, name, file)
 		}
 	}
@@ -104,13 +105,7 @@ func TestImagesAreBuiltFromDigests(t *testing.T) {
 func TestUnit(t *testing.T) {
 	text, err := os.ReadFile(folder + "systemd/sqlbrain.service")
 	require.NoError(t, err)
-	variables := known(t)
-	set := regexp.MustCompile(`(?m)^Environment=(SQLBRAIN_[A-Z_]+)=`).FindAllSubmatch(text, -1)
-	require.NotEmpty(t, set)
-	for _, name := range set {
-		assert.Contains(t, variables, string(name[1]))
-	}
-
+	assert.NotContains(t, string(text), "=SQLBRAIN_", "it would take precedence over the file")
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd-analyze is not installed")
@@ -118,7 +113,7 @@ func TestUnit(t *testing.T) {
 	// It demands that the program is there.
 	path := harness.Sqlbrain(t)
 	const installed = "ExecStart=sqlbrain "
-	require.Contains(t, string(text), "\n"+installed+"serve\n")
+	require.Contains(t, string(text), "\n"+installed+"serve --config-file ${CREDENTIALS_DIRECTORY}/sqlbrain.yaml\n")
 	unit := filepath.Join(t.TempDir(), "sqlbrain.service")
 	require.NoError(t, os.WriteFile(unit, bytes.ReplaceAll(text, []byte(installed), []byte("ExecStart="+path+" ")), 0o600))
 	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
