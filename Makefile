@@ -31,7 +31,7 @@ run: ## Serve etcd clients on 127.0.0.1:2379 over a SQLite file in sqlbrain.data
 	@echo "Building $(BIN). The first time downloads modules and compiles for some minutes."
 	@(while sleep 5; do echo "Still building, at $$(date +%T)."; done) & ticker=$$!; \
 	  $(MAKE) --no-print-directory build; status=$$?; kill $$ticker; exit $$status
-	@echo "Starting it. Try in another terminal:  etcdctl put greeting hello;  etcdctl get greeting"
+	@echo "Starting it. Try in another terminal:  $(BIN) ctl put greeting hello;  $(BIN) ctl get greeting"
 	$(BIN) serve --log-format text
 
 # Packages that are quick to compile, so that the first results come soon.
