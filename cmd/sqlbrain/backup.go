@@ -160,7 +160,7 @@ func backUp(c *config.Config, store sqlstore.Store) (stop func(), err error) {
 	c.Replica.Leading = keeper.Lead
 	return func() {
 		if !keeper.Close(c.Server.StopTimeout) {
-			cfg.Log.Warn("the place of the backup does not answer, leaving it", "to", cfg.To)
+			cfg.Log.Warn("the place of the backup does not answer, leaving it", "to", cfg.To.String())
 		}
 	}, nil
 }

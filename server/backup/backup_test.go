@@ -315,6 +315,13 @@ func TestTwoShippers(t *testing.T) {
 			require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
 		}
 	}
+	w.write(1, random)
+	require.NoError(t, one.open(t.Context()))
+	require.NoError(t, one.step(t.Context()))
+	var log strings.Builder
+	two.Log = slog.New(slog.NewTextHandler(&log, nil))
+	two.finish(t.Context())
+	require.Empty(t, log.String(), "the other one has it")
 }
 
 // TestTwoShippersWarnOnce in minutes, however often they take turns.
@@ -325,7 +332,7 @@ func TestTwoShippersWarnOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var log strings.Builder
 	var shippers errgroup.Group
-	cfg := Config{Store: w.store, To: w.place, Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: NewMetrics(nil),
+	cfg := Config{Store: w.store, To: w.place, Log: slog.New(slog.NewJSONHandler(&log, nil)), Metrics: NewMetrics(nil),
 		Interval: time.Millisecond, StateInterval: time.Nanosecond}
 	shippers.Go(func() error { return Ship(ctx, cfg) })
 	other := cfg
@@ -337,6 +344,7 @@ func TestTwoShippersWarnOnce(t *testing.T) {
 	require.NoError(t, shippers.Wait())
 	require.Less(t, strings.Count(log.String(), "taking turns"), 5)
 	require.Contains(t, log.String(), "taking turns")
+	require.Contains(t, log.String(), fmt.Sprintf(`"to":"%s"`, w.place))
 	require.NotContains(t, log.String(), "cannot continue")
 }
 

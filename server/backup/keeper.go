@@ -60,7 +60,8 @@ func (k *Keeper) ship(ctx context.Context) {
 			return
 		}
 		pause := refusals.Pause(failures)
-		k.cfg.Log.Error("the backup is not continued, trying again", "to", k.cfg.To, "error", err, "pause", pause)
+		k.cfg.Log.Error("the backup is not continued, trying again", "to", k.cfg.To.String(), "error", err,
+			"pause", pause)
 		if retry.Sleep(ctx, pause) != nil {
 			return
 		}

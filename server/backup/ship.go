@@ -117,7 +117,7 @@ func Ship(ctx context.Context, cfg Config) error {
 		failures++
 		pause := outages.Pause(failures)
 		if errors.Is(err, errChanged) {
-			s.turns.Warn(s.Log, "taking turns: one writer is enough", "error", err, "to", s.To)
+			s.turns.Warn(s.Log, "taking turns: one writer is enough", "error", err, "to", s.To.String())
 		} else {
 			s.Log.Warn("cannot continue the backup, trying again", "error", err, "revision", s.position(), "pause", pause)
 		}
@@ -147,7 +147,7 @@ func (s *shipper) finish(ctx context.Context) {
 			_, err = s.writeSegment(ctx, s.position())
 		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errChanged) { // else the other writer continues it
 		s.Log.Warn("the backup ends before the database", "error", err, "revision", s.position())
 	}
 }
