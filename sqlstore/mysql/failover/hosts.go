@@ -15,6 +15,9 @@ import (
 // or does not answer within hostPatience, the others are tried as well, in the order of
 // the URL. The first that accepts writes is used. primary.go makes all connections agree
 // on it.
+//
+// A server whose machine is gone does not answer for as long as a connection may take, and another
+// one becomes the primary in this time. So those that refused are tried again, every hostPatience.
 
 // hostPatience is how long one server may take before the next one is tried in
 // parallel: longer than a connection takes on a busy machine, and short compared with
@@ -41,17 +44,22 @@ func (h *hosts) connect(ctx context.Context, open func(context.Context, *sqldb.S
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	outcomes := make(chan outcome)
-	first, begun, running := int(h.last.Load()), 0, 0
+	all, begun, running := len(h.sessions), 0, 0
+	first, idle := int(h.last.Load()), make([]int, 0, all)
+	for i := range all {
+		idle = append(idle, (first+i)%all)
+	}
 	next := time.NewTimer(hostPatience)
 	defer next.Stop()
 	begin := func() {
-		if begun == len(h.sessions) {
+		next.Reset(hostPatience)
+		if len(idle) == 0 {
 			return
 		}
-		host := (first + begun) % len(h.sessions)
+		host := idle[0]
+		idle = idle[1:]
 		begun++
 		running++
-		next.Reset(hostPatience)
 		go func() {
 			c, err := open(ctx, h.sessions[host])
 			outcomes <- outcome{host, c, err}
@@ -65,19 +73,25 @@ func (h *hosts) connect(ctx context.Context, open func(context.Context, *sqldb.S
 			}
 		}
 	}()
-	var errs []error
+	errs := make([]error, all) // the last of each
 	for begin(); running > 0; {
 		select {
 		case <-next.C:
 			begin()
+			for begun > all && len(idle) > 0 {
+				begin()
+			}
 		case o := <-outcomes:
 			running--
 			if o.err == nil {
 				h.last.Store(int64(o.host))
 				return o.conn, nil
 			}
-			errs = append(errs, fmt.Errorf("%s: %w", h.names[o.host], o.err))
-			begin()
+			errs[o.host] = fmt.Errorf("%s: %w", h.names[o.host], o.err)
+			idle = append(idle, o.host)
+			if begun < all {
+				begin()
+			}
 		}
 	}
 	return nil, errors.Join(errs...)
