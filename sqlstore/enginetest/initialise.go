@@ -19,13 +19,16 @@ import (
 // that replicate fetch from each other.
 const Password = "sqlbrain"
 
-// setup are the statements that make the users.
+// setup are the statements that make the users. Servers that do not listen on the loopback interface are in a private
+// network.
 const setup = "CREATE USER IF NOT EXISTS root@'127.0.0.1';\n" +
 	"ALTER USER root@'127.0.0.1' IDENTIFIED BY '" + Password + "';\n" +
 	"GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;\n" +
 	"ALTER USER root@localhost IDENTIFIED BY '" + Password + "';\n" +
-	"CREATE USER recovery@'127.0.0.1' IDENTIFIED BY '" + Password + "';\n" +
-	"GRANT REPLICATION SLAVE ON *.* TO recovery@'127.0.0.1';\n"
+	"CREATE USER root@'10.%' IDENTIFIED BY '" + Password + "';\n" +
+	"GRANT ALL ON *.* TO root@'10.%' WITH GRANT OPTION;\n" +
+	"CREATE USER recovery IDENTIFIED BY '" + Password + "';\n" +
+	"GRANT REPLICATION SLAVE ON *.* TO recovery;\n"
 
 // setupTiDB are those on TiDB, where root may come from anywhere.
 const setupTiDB = "CREATE USER root@'127.0.0.1' IDENTIFIED BY '" + Password + "';\n" +

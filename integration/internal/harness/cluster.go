@@ -30,8 +30,8 @@ type ClusterConfig struct {
 	Ports []int
 	// Network puts proxies between the nodes, and between them and the database.
 	Network bool
-	// Advertise, if set, returns the URL at which others reach node i, who listens at peer.
-	Advertise func(i int, peer string) string
+	// Places, if there are any, are those of the nodes.
+	Places []Place
 	// Datastore, if set, returns the URL of node i's existing database, and no server is
 	// started. It must not be combined with Network or etcd.
 	Datastore func(i int) string
@@ -128,14 +128,14 @@ func (c *Cluster) members(cfg ClusterConfig) (members []Member, all string) {
 		if i < len(cfg.Ports) {
 			client, port = cfg.Ports[i], cfg.Ports[i]+1
 		}
-		m := Member{Name: fmt.Sprintf("node%d", i), ClientPort: client,
-			PeerURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
+		m := Member{Name: fmt.Sprintf("node%d", i), ClientPort: client}
+		if i < len(cfg.Places) {
+			m.Place = cfg.Places[i]
+		}
+		m.PeerURL = "http://" + m.Place.at(port)
 		m.AdvertisedPeerURL = m.PeerURL
-		switch {
-		case c.network != nil:
+		if c.network != nil {
 			m.AdvertisedPeerURL = "http://" + c.network.join(i, port)
-		case cfg.Advertise != nil:
-			m.AdvertisedPeerURL = cfg.Advertise(i, m.PeerURL)
 		}
 		urls = append(urls, m.Name+"="+m.AdvertisedPeerURL)
 		members = append(members, m)

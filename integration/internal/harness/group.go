@@ -28,10 +28,10 @@ func findMySQL() (*serverProgram, error) {
 func groupSettings(d *Replicated, i int) []string {
 	var seeds []string
 	for _, m := range d.members {
-		seeds = append(seeds, fmt.Sprintf("127.0.0.1:%d", m.groupPorts[0]))
+		seeds = append(seeds, m.place.at(m.groupPorts[0]))
 	}
 	return []string{
-		"--mysqlx=OFF", "--report-host=127.0.0.1", fmt.Sprintf("--report-port=%d", d.members[i].port),
+		"--mysqlx=OFF", "--report-host=" + d.members[i].place.host(), fmt.Sprintf("--report-port=%d", d.members[i].port),
 		"--log-bin=binlog", "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
 		"--plugin-load-add=group_replication.so",
 		"--group-replication-group-name=" + d.id, "--group-replication-start-on-boot=OFF",

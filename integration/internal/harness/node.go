@@ -15,6 +15,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/process"
 )
 
 const (
@@ -39,6 +40,7 @@ type Node struct {
 type Member struct {
 	Name       string
 	ClientPort int
+	Place      Place
 	// PeerURL is the URL at which it listens for peers. AdvertisedPeerURL is the URL to
 	// which peers connect, for example a proxy.
 	PeerURL, AdvertisedPeerURL string
@@ -103,13 +105,22 @@ func (n *Node) StartWithoutWaiting() {
 		n.port = enginetest.FreePort(n.t)
 	}
 	if !n.etcd {
-		n.process = StartProcess(n.t, Sqlbrain(n.t), n.Args()...)
+		n.process = StartProcessWith(n.t, n.options(), Sqlbrain(n.t), n.Args()...)
 		return
 	}
 	if n.peerPort == 0 {
 		n.peerPort = enginetest.FreePort(n.t)
 	}
-	n.process = StartProcess(n.t, Etcd(n.t), n.etcdArgs()...)
+	n.process = StartProcessWith(n.t, n.options(), Etcd(n.t), n.etcdArgs()...)
+}
+
+func (n *Node) options() process.Options { return process.Options{Network: n.place().Network} }
+
+func (n *Node) place() Place {
+	if n.member == nil {
+		return Place{}
+	}
+	return n.member.Place
 }
 
 // Args are the arguments of sqlbrain for this node.
@@ -201,7 +212,7 @@ func (n *Node) Stop() { n.t.Helper(); n.process.Stop(n.t) }
 func (n *Node) Process() *Process { return n.process }
 
 // Endpoint is the node's client URL; it stays the same.
-func (n *Node) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", n.port) }
+func (n *Node) Endpoint() string { return "http://" + n.place().at(n.port) }
 
 // Client returns a client of the node that is closed when the test ends.
 func (n *Node) Client() *clientv3.Client {
@@ -236,10 +247,14 @@ func NewClient(endpoints ...string) (*clientv3.Client, error) {
 			MaxDelay: 200 * time.Millisecond},
 		MinConnectTimeout: time.Second,
 	}
+	options := []grpc.DialOption{grpc.WithConnectParams(reconnect)}
+	if Dial != nil {
+		options = append(options, grpc.WithContextDialer(Dial))
+	}
 	return clientv3.New(clientv3.Config{
 		Endpoints:          endpoints,
 		DialTimeout:        5 * time.Second,
-		DialOptions:        []grpc.DialOption{grpc.WithConnectParams(reconnect)},
+		DialOptions:        options,
 		BackoffWaitBetween: 20 * time.Millisecond,
 		Logger:             zap.NewNop(),
 	})

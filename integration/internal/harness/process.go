@@ -28,13 +28,14 @@ type Process struct{ program *process.Process }
 // StartProcess runs a program until the test ends, or earlier.
 func StartProcess(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
-	return StartProcessAs(t, nil, name, args...)
+	return StartProcessWith(t, process.Options{}, name, args...)
 }
 
-// StartProcessAs is StartProcess as another user, which only root may do.
-func StartProcessAs(t testing.TB, user *process.User, name string, args ...string) *Process {
+// StartProcessWith is StartProcess with options, whose log it sets.
+func StartProcessWith(t testing.TB, o process.Options, name string, args ...string) *Process {
 	t.Helper()
-	program, err := process.Start(process.Options{Log: filepath.Join(t.TempDir(), "log"), As: user}, name, args...)
+	o.Log = filepath.Join(t.TempDir(), "log")
+	program, err := process.Start(o, name, args...)
 	if err != nil {
 		t.Fatal(err)
 	}

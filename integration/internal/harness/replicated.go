@@ -72,6 +72,7 @@ type Replicated struct {
 
 type server struct {
 	name       string
+	place      Place
 	port       int   // for clients
 	groupPorts []int // for the other members
 	process    *Process
@@ -82,6 +83,12 @@ type server struct {
 // database. It skips t if the product is not available.
 func StartReplicated(t testing.TB, p Replication, extra ...string) *Replicated {
 	t.Helper()
+	return StartReplicatedIn(t, make([]Place, servers), p, extra...)
+}
+
+// StartReplicatedIn is StartReplicated with each server in a place. Galera's must be the zero Place.
+func StartReplicatedIn(t testing.TB, places []Place, p Replication, extra ...string) *Replicated {
+	t.Helper()
 	program, err := p.find()
 	enginetest.Need(t, err, errMissing)
 	d := &Replicated{t: t, product: p, program: program, id: newUUID(), dir: enginetest.Directory(t)}
@@ -90,7 +97,7 @@ func StartReplicated(t testing.TB, p Replication, extra ...string) *Replicated {
 		t.Fatal(err)
 	}
 	for i := range servers {
-		m := &server{name: fmt.Sprintf("m%d", i), port: enginetest.FreePort(t)}
+		m := &server{name: fmt.Sprintf("m%d", i), place: places[i], port: enginetest.FreePort(t)}
 		for range 3 {
 			m.groupPorts = append(m.groupPorts, enginetest.FreePort(t))
 		}
@@ -100,7 +107,7 @@ func StartReplicated(t testing.TB, p Replication, extra ...string) *Replicated {
 		d.members = append(d.members, m)
 	}
 	for i, m := range d.members {
-		settings := append(program.settings(d.data(m), d.dir, m.port), fmt.Sprintf("--server-id=%d", i+1))
+		settings := append(program.settings(d.data(m), d.dir, m.place.host(), m.port), fmt.Sprintf("--server-id=%d", i+1))
 		settings = append(append(settings, p.settings(d, i)...), extra...)
 		// In a file: Galera's scripts would split some at the command line.
 		text := "[mysqld]\n" + strings.ReplaceAll(strings.Join(settings, "\n"), "--", "") + "\n"
@@ -131,7 +138,7 @@ func (d *Replicated) Name() string { return d.product.Name }
 func (d *Replicated) Size() int { return len(d.members) }
 
 // Address is where server i listens for clients.
-func (d *Replicated) Address(i int) string { return fmt.Sprintf("127.0.0.1:%d", d.members[i].port) }
+func (d *Replicated) Address(i int) string { return d.members[i].place.at(d.members[i].port) }
 
 // URL names the servers in this order, all of them if none is given, and the
 // empty database on them.
@@ -151,6 +158,10 @@ func (d *Replicated) URL(order ...int) string {
 // URLOf is the URL of the database that is reached at an address, for example a proxy's.
 func (d *Replicated) URLOf(address string) string {
 	u := url.URL{Scheme: "mysql", User: url.UserPassword(user, password), Host: address, Path: "/" + database}
+	if d.product.Name == Group.Name && d.members[0].place.Network != nil {
+		// From there, a password is not sent to a server that is not verified. All have the template's key.
+		u.RawQuery = "server-public-key=" + filepath.Join(d.dir, "template", "public_key.pem")
+	}
 	return u.String()
 }
 
@@ -326,7 +337,7 @@ func (d *Replicated) start(i int, first bool) {
 		}
 		args = append(args, more...)
 	}
-	m.process = StartProcessAs(d.t, d.user, d.program.path, args...)
+	m.process = StartProcessWith(d.t, process.Options{As: d.user, Network: m.place.Network}, d.program.path, args...)
 	if m.admin == nil {
 		m.admin = d.open(m)
 	}
@@ -351,7 +362,7 @@ func (d *Replicated) start(i int, first bool) {
 // that wait for a server retry.
 func (d *Replicated) open(m *server) *sql.DB {
 	cfg := mysql.NewConfig()
-	cfg.Net, cfg.Addr = "tcp", fmt.Sprintf("127.0.0.1:%d", m.port)
+	cfg.Net, cfg.Addr = "tcp", m.place.at(m.port)
 	cfg.User, cfg.Passwd = "root", password
 	cfg.Timeout = time.Second
 	cfg.Logger = &mysql.NopLogger{}
@@ -388,9 +399,9 @@ func run(user *process.User, dir, input, name string, args ...string) ([]byte, e
 }
 
 // settings are those of every server: durable, and quick to start.
-func (p *serverProgram) settings(data, dir string, port int) []string {
+func (p *serverProgram) settings(data, dir, host string, port int) []string {
 	return []string{"--datadir=" + data, "--tmpdir=" + dir, "--socket=" + data + ".s", fmt.Sprintf("--port=%d", port),
-		"--bind-address=127.0.0.1", "--pid-file=" + data + ".pid", "--secure-file-priv=", "--skip-name-resolve",
+		"--bind-address=" + host, "--pid-file=" + data + ".pid", "--secure-file-priv=", "--skip-name-resolve",
 		"--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=64M",
 		"--max-allowed-packet=64M", "--max-connections=500", p.small}
 }

@@ -41,7 +41,7 @@ func Start(o Options, name string, args ...string) (*Process, error) {
 	defer log.Close() //nolint:errcheck // the program has its own descriptor
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Dir, log, log
-	p, err := Launch(cmd, o.As)
+	p, err := launch(cmd, o)
 	if err == nil {
 		p.log = o.Log
 	}
@@ -49,15 +49,20 @@ func Start(o Options, name string, args ...string) (*Process, error) {
 }
 
 // Launch starts a command that the caller prepared, as a user. It has no log.
-func Launch(cmd *exec.Cmd, as *User) (*Process, error) {
+func Launch(cmd *exec.Cmd, as *User) (*Process, error) { return launch(cmd, Options{As: as}) }
+
+func launch(cmd *exec.Cmd, o Options) (*Process, error) {
 	catchInterrupts()
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
-	cmd.SysProcAttr = attributes(as)
+	cmd.SysProcAttr = attributes(o.As)
 	started := make(chan error, 1)
 	go func() {
 		release := holdThread()
 		defer release()
-		err := cmd.Start()
+		err := EnterNetwork(o.Network)
+		if err == nil {
+			err = cmd.Start()
+		}
 		started <- err
 		if err == nil {
 			p.err = cmd.Wait()

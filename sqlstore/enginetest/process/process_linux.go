@@ -1,8 +1,11 @@
 package process
 
 import (
+	"os"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // attributes make the kernel kill the program when the thread that started it ends; holdThread keeps that thread for as
@@ -21,4 +24,14 @@ func attributes(as *User) *syscall.SysProcAttr {
 func holdThread() (release func()) {
 	runtime.LockOSThread()
 	return runtime.UnlockOSThread
+}
+
+// EnterNetwork moves the thread of the calling goroutine, which must be of that goroutine alone, to a network namespace,
+// unless that is nil. The thread ends with the goroutine.
+func EnterNetwork(namespace *os.File) error {
+	if namespace == nil {
+		return nil
+	}
+	runtime.LockOSThread() // never undone
+	return os.NewSyscallError("setns", unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET))
 }
