@@ -224,7 +224,7 @@ gosec:
 #   scoreboard  objects that come and go, beside etcd and kine: half an hour
 #   interference  what background work costs other clients, beside etcd
 #   nodes       a Kubernetes cluster of many nodes, beside etcd: five minutes
-#   zones       three members in three zones, beside etcd
+#   zones       three members in three zones, beside etcd, and failovers: nine minutes, as root
 #   report      nothing: the pages are written again
 .PHONY: bench
 bench: ## Measure into docs/benchmarks: WHAT=results (default), scoreboard, interference, nodes, zones or report; BENCH_ARGS go to it

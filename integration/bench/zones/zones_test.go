@@ -1,7 +1,8 @@
+//go:build linux
+
 package zones
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/machine"
-	"github.com/sqlbrain/sqlbrain/integration/bench/internal/report"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
@@ -57,106 +55,149 @@ var requests = []request{
 	}},
 }
 
-// The systems. The leader is in the database's zone, which is the first, or in the second.
+// The systems: sqlbrain over a MariaDB with a replica, or over a Group Replication. The leader is in the zone of the
+// database's primary, which is the first, or in the second.
 const (
-	etcd, sqlbrain, elsewhere = "etcd", "sqlbrain", "sqlbrain, leader elsewhere"
+	etcd           = "etcd"
+	maria          = "MariaDB"
+	mariaElsewhere = "MariaDB, leader elsewhere"
+	group          = "Group Replication"
+	groupElsewhere = "Group Replication, leader elsewhere"
 )
 
-var systems = []string{etcd, sqlbrain, elsewhere}
+var systems = []string{etcd, maria, mariaElsewhere, group, groupElsewhere}
 
 // figure is what the clients of all zones found together.
 type figure struct {
 	perSecond         float64
+	router            float64   // processors that the router took
 	leaders, others   []float64 // milliseconds that each request took in the leader's zone, and in the others
 	leader, following float64   // round trips
+}
+
+// deployment is a system with a member in each zone.
+type deployment struct {
+	t       *testing.T
+	network *network
+	cluster *harness.Cluster
+	group   *harness.Replicated // nil without
+	leader  int                 // the zone that it belongs to
 }
 
 // TestZones: without -write-page it only shows that the measurement works.
 func TestZones(t *testing.T) {
 	if harness.TargetIsEtcd() || enginetest.OnTiDB() {
-		t.Skip("it starts etcd, and MariaDB with a replica")
+		t.Skip("it starts etcd, and databases that replicate")
 	}
-	clients, duration := []int{1, 8}, 200*time.Millisecond
+	m := measurements{clients: []int{1, 8}, duration: 200 * time.Millisecond, figures: map[string]*figure{},
+		waits: map[string][]time.Duration{}}
 	if *writePage {
-		clients, duration = []int{1, 64, 256}, 3*time.Second
+		m.clients, m.duration = []int{1, 64, 512}, 2500*time.Millisecond
 	}
-	figures, stopped := map[string]*figure{}, map[string]time.Duration{}
-	for _, system := range systems {
-		t.Run(system, func(t *testing.T) {
-			t.Run("near", func(t *testing.T) {
-				c := start(t, system, near)
-				for _, r := range requests {
-					for _, n := range clients {
-						figures[fmt.Sprint(system, r.name, n)] = measure(t, c, r, n, duration, 0, 1, 2)
-					}
-				}
-				if *writePage { // patient nodes take their time
-					stopped[system] = failover(t, c)
-				}
-			})
-			t.Run("far", func(t *testing.T) {
-				c := start(t, system, far)
-				for _, r := range requests {
-					leader := c.Leader()
-					figures[fmt.Sprint(system, r.name)] = &figure{ // one client after the other
-						leader:    result.Quantile(measure(t, c, r, 1, duration, leader).leaders, 0.5) / 1000 / far.Seconds(),
-						following: result.Quantile(measure(t, c, r, 1, duration, 2).others, 0.5) / 1000 / far.Seconds(),
-					}
-				}
-			})
+	network := startNetwork(t)
+	t.Run(etcd, func(t *testing.T) { m.of(t, start(t, network, etcd), etcd) })
+	for _, systems := range [][]string{{maria, mariaElsewhere}, {group, groupElsewhere}} {
+		t.Run(systems[0], func(t *testing.T) {
+			d := start(t, network, systems[0])
+			for zone, system := range systems {
+				d.leader = zone
+				m.of(t, d, system)
+			}
 		})
 	}
-	if !*writePage || t.Failed() {
-		return
+	if *writePage && !t.Failed() {
+		require.NoError(t, os.WriteFile(page, m.page(t), 0o644))
 	}
-	require.NoError(t, os.WriteFile(page, text(t, clients, figures, stopped), 0o644))
 }
 
-// start starts a member in each zone, the first or the second of which leads.
-func start(t *testing.T, system string, distance time.Duration) *harness.Cluster {
+// measurements are what the page shows.
+type measurements struct {
+	clients  []int
+	duration time.Duration
+	figures  map[string]*figure
+	waits    map[string][]time.Duration // after faults
+}
+
+// of measures a system that runs.
+func (m *measurements) of(t *testing.T, d *deployment, system string) {
 	t.Helper()
-	away := func(to string) string {
-		proxy, through := harness.StartProxy(t, to)
-		proxy.Delay(distance)
-		return through
-	}
-	cfg := harness.ClusterConfig{Etcd: system == etcd, Size: zones, Patient: !*writePage,
-		Advertise: func(_ int, peer string) string { return away(peer) }}
-	if !cfg.Etcd {
-		primary := startPrimary(t, distance)
-		cfg.Datastore = func(i int) string {
-			if i == 0 {
-				return primary
-			}
-			return away(primary)
+	t.Log(system)
+	d.lead()
+	for _, r := range requests {
+		for _, n := range m.clients {
+			m.figures[fmt.Sprint(system, r.name, n)] = measure(t, d, r, n, m.duration, 0, 1, 2)
 		}
 	}
-	c := harness.StartCluster(t, cfg)
-	to := 0
-	if system == elsewhere {
-		to = 1
+	d.network.set(far, -1)
+	for _, r := range requests { // one client after the other
+		m.figures[fmt.Sprint(system, r.name)] = &figure{
+			leader:    result.Quantile(measure(t, d, r, 1, m.duration/2, d.leader).leaders, 0.5) / 1000 / far.Seconds(),
+			following: result.Quantile(measure(t, d, r, 1, m.duration/2, 2).others, 0.5) / 1000 / far.Seconds(),
+		}
 	}
-	target, err := c.Client().Status(t.Context(), c.Node(to).Endpoint())
-	require.NoError(t, err)
-	eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
+	d.network.set(near, -1)
+	if !*writePage { // patient nodes take their time
+		return
+	}
+	for _, f := range faults {
+		if slices.Contains(f.on, system) {
+			for round := range rounds {
+				m.waits[system+f.name] = append(m.waits[system+f.name], suffer(t, d, f, fmt.Sprint(system, round)))
+			}
+		}
+	}
+}
+
+// start starts a member in each zone.
+func start(t *testing.T, n *network, system string) *deployment {
+	t.Helper()
+	d := &deployment{t: t, network: n}
+	cfg := harness.ClusterConfig{Etcd: system == etcd, Patient: !*writePage, Places: n.zones}
+	switch system {
+	case maria:
+		primary := startPrimary(t, n)
+		cfg.Datastore = func(int) string { return primary }
+	case group:
+		expel := 0
+		if !*writePage {
+			expel = 3600 // a server that is only slow is none that is gone
+		}
+		d.group = harness.StartReplicatedIn(t, n.zones, harness.Group, "--innodb-buffer-pool-size=256M",
+			fmt.Sprintf("--group-replication-member-expel-timeout=%d", expel))
+		cfg.Datastore = func(int) string { return d.group.URL() }
+	}
+	d.cluster = harness.StartCluster(t, cfg)
+	return d
+}
+
+// lead makes the member lead that is to.
+func (d *deployment) lead() {
+	d.t.Helper()
+	c := d.cluster
+	target, err := c.Client().Status(d.t.Context(), c.Node(d.leader).Endpoint())
+	require.NoError(d.t, err)
+	eventually.Nil(d.t, eventually.Deadline, func(ctx context.Context) error {
 		leader := c.Leader()
-		if leader == to {
+		if leader == d.leader {
 			return nil
 		}
+		// etcd may give the move up without an answer.
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
 		_, err := c.Node(leader).Client().MoveLeader(ctx, target.Header.MemberId)
 		return cmp.Or(err, errors.New("another one leads"))
 	})
-	return c
 }
 
 // measure lets n clients in each of the zones send requests to the member there.
-func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.Duration, in ...int) *figure {
+func measure(t *testing.T, d *deployment, r request, n int, duration time.Duration, in ...int) *figure {
 	t.Helper()
-	leader := c.Leader()
+	leader := d.cluster.Leader()
 	var mu sync.Mutex
-	var took [2][]float64 // in the leader's zone, in the others
+	var times [2][]float64 // in the leader's zone, in the others
 	var failed error
 	var all sync.WaitGroup
+	before, began := d.network.processorTime(), time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), duration)
 	defer cancel()
 	for _, zone := range in {
@@ -167,7 +208,7 @@ func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.D
 		var client *clientv3.Client
 		for i := range n {
 			if i%8 == 0 {
-				client = c.Node(zone).Client()
+				client = d.cluster.Node(zone).Client()
 			}
 			all.Go(func() {
 				var mine []float64
@@ -180,7 +221,7 @@ func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.D
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				took[side] = append(took[side], mine...)
+				times[side] = append(times[side], mine...)
 				if err != nil {
 					failed = err
 				}
@@ -189,86 +230,15 @@ func measure(t *testing.T, c *harness.Cluster, r request, n int, duration time.D
 	}
 	all.Wait()
 	require.NoError(t, failed)
-	f := &figure{perSecond: float64(len(took[0])+len(took[1])) / duration.Seconds(), leaders: took[0], others: took[1]}
-	t.Logf("%s, %d clients in each zone: %.0f a second; %s; %s", r.name, n, f.perSecond, p50p99(took[0]), p50p99(took[1]))
+	took := time.Since(began).Seconds()
+	f := &figure{perSecond: float64(len(times[0])+len(times[1])) / took, leaders: times[0], others: times[1],
+		router: (d.network.processorTime() - before) / took}
+	t.Logf("%s, %d clients in each zone: %.0f a second; %s; %s; router %.2f", r.name, n, f.perSecond, p50p99(times[0]),
+		p50p99(times[1]), f.router)
 	return f
 }
 
 // p50p99 shows two quantiles.
 func p50p99(ms []float64) string {
 	return fmt.Sprintf("%.1f, %.1f", result.Quantile(ms, 0.5), result.Quantile(ms, 0.99))
-}
-
-// failover kills the leader and returns how long the other zones then waited for a put, at most.
-func failover(t *testing.T, c *harness.Cluster) time.Duration {
-	t.Helper()
-	leader := c.Leader()
-	c.Kill(leader)
-	began := time.Now()
-	var waits [zones]time.Duration
-	var all sync.WaitGroup
-	for i := range zones {
-		if i == leader {
-			continue
-		}
-		client := c.Node(i).Client()
-		all.Go(func() {
-			for client.Ctx().Err() == nil {
-				ctx, cancel := context.WithTimeout(client.Ctx(), time.Second)
-				_, err := client.Put(ctx, fmt.Sprint("failover", i), "v")
-				cancel()
-				if err == nil {
-					waits[i] = time.Since(began)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	return slices.Max(waits[:])
-}
-
-func text(t *testing.T, clients []int, figures map[string]*figure, stopped map[string]time.Duration) []byte {
-	t.Helper()
-	here, err := machine.Look(t.TempDir())
-	require.NoError(t, err)
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Three zones: what to expect in a cloud\n\nWritten by `make bench WHAT=zones`. Three members, a "+
-		"round "+
-		"trip of %v apart; sqlbrain's database, a MariaDB, is in the zone of one of them, and each of its commits waits for "+
-		"a replica in another zone. Values of %d bytes. All programs, and the proxies that delay what is sent, share the "+
-		"machine: many clients measure its processors.\n\n", near, valueSize)
-	b.WriteString(report.Conditions(&result.File{Started: time.Now(), Machine: here}))
-	b.WriteString("\n## Round trips\n\nMedians of one client, with zones " + far.String() +
-		" apart: in the leader's zone, and " +
-		"in the others.\n\n| |")
-	for _, s := range systems {
-		fmt.Fprintf(&b, " %s: leader's zone | others |", s)
-	}
-	b.WriteString("\n|---" + strings.Repeat("|---|---", len(systems)) + "|\n")
-	for _, r := range requests {
-		fmt.Fprintf(&b, "| %s |", r.name)
-		for _, s := range systems {
-			f := figures[fmt.Sprint(s, r.name)]
-			fmt.Fprintf(&b, " %.1f | %.1f |", f.leader, f.following)
-		}
-		b.WriteString("\n")
-	}
-	fmt.Fprintf(&b, "\n## Zones %v apart\n\np50 and p99 in ms: in the leader's zone, and in the others.\n\n"+
-		"| | clients in each zone | | a second | leader's zone | others |\n|---|---|---|---|---|---|\n", near)
-	for _, r := range requests {
-		for _, n := range clients {
-			for _, s := range systems {
-				f := figures[fmt.Sprint(s, r.name, n)]
-				fmt.Fprintf(&b, "| %s | %d | %s | %.0f | %s | %s |\n", r.name, n, s, f.perSecond, p50p99(f.leaders),
-					p50p99(f.others))
-			}
-		}
-	}
-	b.WriteString("\nFrom the death of the leader until both other zones have put a key:")
-	for i, s := range systems {
-		fmt.Fprintf(&b, "%s %s %v", []string{"", ";"}[min(i, 1)], s, stopped[s].Round(10*time.Millisecond))
-	}
-	b.WriteString(".\n")
-	return b.Bytes()
 }
