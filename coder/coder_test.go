@@ -94,8 +94,12 @@ func FuzzLog(f *testing.F) {
 			t.Skip()
 		}
 		var changes []Change
-		for range n {
-			changes = append(changes, Change{Revision: rev, Sub: sub, Key: key, PrevRevision: prev, Tombstone: del})
+		for i := range n {
+			c := Change{Revision: rev, Sub: sub, Key: key, PrevRevision: prev, Tombstone: del}
+			if !del && i%2 > 0 {
+				c.PrevRevision, c.PrevTombstone = 0, prev
+			}
+			changes = append(changes, c)
 		}
 		var got []Change
 		for _, row := range EncodeLog(at, changes) {

@@ -97,7 +97,7 @@ func FuzzDecodeValues(f *testing.F) {
 		{}, {formatV1}, EncodeIndex(Index{ModRevision: math.MaxInt64, PrevRevision: math.MaxInt64 - 1, Tombstone: true}),
 		EncodeVersion(&Record{Value: []byte("v"), CreateRevision: -1, Sub: -2, Tombstone: true}),
 		EncodeLog(someTime, []Change{{Revision: 3, Key: []byte("k")},
-			{Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}})[0],
+			{Revision: -1, Sub: 1, Tombstone: true, PrevRevision: 2}, {Revision: 4, PrevTombstone: 3}})[0],
 		EncodeFenceToken(FenceToken{Sequence: 4, Term: 1, Revision: 9}.Resigned()), EncodeLock(3, nil), EncodeInt64(-7),
 		EncodeToken(Token{User: "u\xff", Epoch: 1}), EncodeToken(Token{User: "u", Until: 1}), Empty(),
 		EncodeCounts(Counts{}), EncodeJob(Job{Kind: JobRevert}),

@@ -4,7 +4,7 @@
 // Every row is object(internal_key, object_value). The first four bytes of
 // internal_key, its magic, say what kind of row it is:
 //
-//	version row  one version of one raw key, metadata and value
+//	version row  one version of one raw key, metadata and value; a tombstone has one once another version follows
 //	index row    the newest version's metadata of one raw key
 //	log row      what one commit changed, and when, by revision
 //	lease row    one lease; attachment row: one key held by a lease

@@ -14,14 +14,25 @@ type Change struct {
 	Revision int64
 	Sub      int32
 	Key      []byte
-	// revision of the version this one replaced, 0 if there was none or it was a tombstone already removed
+	// PrevRevision is the revision of the version that this one replaced, 0 if the key did not exist.
 	PrevRevision int64
-	Tombstone    bool
+	// PrevTombstone is that of the key's tombstone, if the key did not exist and the table had one. Its version row
+	// was written with the first change after it.
+	PrevTombstone int64
+	Tombstone     bool
+}
+
+// Deletion returns the record of a change that is a tombstone.
+func (c *Change) Deletion() *Record {
+	return &Record{Key: c.Key, ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
 }
 
 // MaxLogRow is the size in bytes above which a commit's log is split into more
 // rows; it keeps a row inside TiDB's and MySQL's limits.
 const MaxLogRow = 1 << 20
+
+// kindCreated is the kind of a change that created a key of which the table had a tombstone.
+const kindCreated = 2
 
 // EncodeLogKey returns the key of part part (counted from 1) of the log of the
 // commit whose newest revision is rev. Log rows sort by revision.
@@ -58,6 +69,8 @@ func LogBounds(from, to int64) (lo, hi []byte) {
 //	format(1) uvarint time, then for each change:
 //	uvarint revision, uvarint sub, kind(1), uvarint prev_revision, uvarint len(key), key
 //
+// The kind is 0, 1 for a tombstone, or 2 if prev_revision is that of a tombstone.
+//
 // The time is in milliseconds since 1970, which takes 6 bytes until the year 2109. All changes of a
 // commit share it, and each part has it.
 func EncodeLog(at time.Time, changes []Change) [][]byte {
@@ -76,8 +89,12 @@ func EncodeLog(at time.Time, changes []Change) [][]byte {
 		}
 		b = binary.AppendUvarint(b, uint64(c.Revision))
 		b = binary.AppendUvarint(b, uint64(c.Sub))
-		b = append(b, flags(c.Tombstone))
-		b = binary.AppendUvarint(b, uint64(c.PrevRevision))
+		kind, prev := flags(c.Tombstone), c.PrevRevision
+		if c.PrevTombstone != 0 {
+			kind, prev = kindCreated, c.PrevTombstone
+		}
+		b = append(b, kind)
+		b = binary.AppendUvarint(b, uint64(prev))
 		b = binary.AppendUvarint(b, uint64(len(c.Key)))
 		b = append(b, c.Key...)
 	}
@@ -129,13 +146,16 @@ func DecodeLog(b []byte) ([]Change, error) {
 		b = b[1:]
 		prev, ok3 := next()
 		n, ok4 := next()
-		if !ok3 || !ok4 || n > uint64(len(b)) || kind > flagTombstone {
+		if !ok3 || !ok4 || n > uint64(len(b)) || kind > kindCreated || kind == kindCreated && prev == 0 {
 			return nil, bad()
 		}
-		changes = append(changes, Change{
-			Revision: int64(rev), Sub: int32(sub), PrevRevision: int64(prev),
-			Key: b[:n:n], Tombstone: kind&flagTombstone != 0,
-		})
+		c := Change{
+			Revision: int64(rev), Sub: int32(sub), PrevRevision: int64(prev), Key: b[:n:n], Tombstone: kind == flagTombstone,
+		}
+		if kind == kindCreated {
+			c.PrevRevision, c.PrevTombstone = 0, int64(prev)
+		}
+		changes = append(changes, c)
 		b = b[n:]
 	}
 	return changes, nil

@@ -94,6 +94,10 @@ func EncodeVersion(r *Record) []byte {
 	return append(b, r.Value...)
 }
 
+// EncodeTombstone returns the value of the version row of a tombstone, which is written when another version follows: until
+// then the index row says all. Its Sub is in the log only.
+func EncodeTombstone() []byte { return EncodeVersion(&Record{Tombstone: true}) }
+
 // DecodeVersion returns the record whose version row has the raw key key, the
 // revision rev and the value b. The record's Value aliases b.
 func DecodeVersion(key []byte, rev int64, b []byte) (*Record, error) {

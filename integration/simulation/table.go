@@ -54,11 +54,14 @@ func (w *world) judgeBytes() error {
 	return nil
 }
 
-// judgeVersions checks that the newest version of each key that exists is there.
+// judgeVersions checks that the newest version of each key has a row if it is no tombstone.
 func (w *world) judgeVersions() error {
 	return w.eachIndexRow(func(key []byte, x coder.Index) error {
-		if _, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision)); err != nil &&
-			!x.Tombstone {
+		_, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision))
+		switch {
+		case x.Tombstone && err == nil:
+			return fmt.Errorf("the deletion of %q at revision %d has a version row", key, x.ModRevision)
+		case !x.Tombstone && err != nil:
 			return fmt.Errorf("%q at revision %d: %w", key, x.ModRevision, err)
 		}
 		return nil

@@ -312,7 +312,7 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 type rows struct {
 	backup   *Backup
 	f        func(rec *coder.Record, at time.Time) error
-	expected []coder.Change // whose version rows follow
+	expected []coder.Change // the first is a put, whose version row follows
 	at       time.Time
 	leases   map[int64]coder.Lease
 	users    auth.Change
@@ -326,8 +326,10 @@ func (r *rows) row(row sqlstore.Row) error {
 		if r.expected, err = coder.DecodeLog(row.Value); err != nil {
 			return err
 		}
-		r.at, err = coder.DecodeLogTime(row.Value)
-		return err
+		if r.at, err = coder.DecodeLogTime(row.Value); err != nil {
+			return err
+		}
+		return r.deletions()
 	}
 	if len(r.expected) > 0 {
 		c := r.expected[0]
@@ -339,13 +341,27 @@ func (r *rows) row(row sqlstore.Row) error {
 		if err != nil {
 			return err
 		}
-		r.expected = r.expected[1:]
-		if !r.backup.covers(revision, r.at) {
-			return nil
+		if r.expected = r.expected[1:]; r.backup.covers(revision, r.at) {
+			if err := r.f(rec, r.at); err != nil {
+				return err
+			}
 		}
-		return r.f(rec, r.at)
+		return r.deletions()
 	}
 	return r.state(row)
+}
+
+// deletions takes the deletions that are expected now.
+func (r *rows) deletions() error {
+	for len(r.expected) > 0 && r.expected[0].Tombstone {
+		c := &r.expected[0]
+		if r.expected = r.expected[1:]; r.backup.covers(c.Revision, r.at) {
+			if err := r.f(c.Deletion(), r.at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // state takes a row of a lease, a user, a role or the settings.

@@ -22,7 +22,7 @@ var ErrDamaged = errors.New("the backup is damaged")
 
 const (
 	// magic begins a segment. Its last byte is the version of the format.
-	magic = "sqlbrain-segment\x01"
+	magic = "sqlbrain-segment\x02"
 	// maxHeader and maxPart bound what is taken of a segment before it is looked at: a row has a key of up to
 	// coder.MaxInternalKey, and a value of up to 16 MiB.
 	maxHeader, maxPart = 64 << 10, 17 << 20

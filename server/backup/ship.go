@@ -556,7 +556,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// commits reads the log rows of whole commits after position, each followed by its version rows, and returns the
+// commits reads the log rows of whole commits after position, each followed by the version rows of its puts, and returns the
 // newest revision of them. full says that it ended at SegmentBytes, or where a base is made.
 func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.Row, last int64, full bool, err error) {
 	end := int64(math.MaxInt64)
@@ -612,6 +612,9 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 		rows, last, expected = append(rows, row), rev, rev+1
 		size += len(row.Key) + len(row.Value)
 		for _, c := range changes {
+			if c.Tombstone {
+				continue
+			}
 			rows = append(rows, sqlstore.Row{Key: coder.EncodeVersionKey(c.Key, c.Revision)})
 			missing = append(missing, len(rows)-1)
 			if len(missing) < next {

@@ -181,7 +181,7 @@ func (f *Findings) log(ctx context.Context, store sqlstore.Store) error {
 	for i, c := range named {
 		version, index := values[2*i], values[2*i+1]
 		x, err := coder.DecodeIndex(index)
-		if version == nil || err != nil || x.ModRevision < c.Revision {
+		if version == nil && !c.Tombstone || err != nil || x.ModRevision < c.Revision {
 			missing++
 		}
 	}

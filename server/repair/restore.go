@@ -38,19 +38,13 @@ type Restore struct {
 	*job
 	compacted int64 // -1 for none
 
-	keys   map[string]*restoredKey
-	newest int64 // revision of the newest version
+	keys   map[string]*coder.Index // of all keys, as the versions so far have left them
+	newest int64                   // revision of the newest version
 	rows   []sqlstore.Row
 	bytes  int
 	log    []coder.Change // of whole revisions, not written yet
 	at     time.Time      // of its commits
 	began  time.Time
-}
-
-// restoredKey is a key as the versions so far have left it.
-type restoredKey struct {
-	coder.Index
-	live int64 // revision of the newest version, 0 if that is a tombstone
 }
 
 // BeginRestore begins a restore. An unfinished restore is overtaken, and what it left in the table
@@ -91,7 +85,7 @@ func begin(ctx context.Context, store sqlstore.Store, kind coder.JobKind, over [
 	if err != nil {
 		return nil, err
 	}
-	r := &Restore{job: j, compacted: -1, keys: make(map[string]*restoredKey), began: time.Now()}
+	r := &Restore{job: j, compacted: -1, keys: make(map[string]*coder.Index), began: time.Now()}
 	if compacted > 0 {
 		r.compacted = compacted
 	}
@@ -198,25 +192,30 @@ func (r *Restore) PutAt(ctx context.Context, rec *coder.Record, at time.Time) er
 		}
 	}
 	r.at = at
-	if err := r.put(ctx, coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)); err != nil {
-		return err
+	x := r.keys[string(rec.Key)]
+	if x == nil {
+		x = &coder.Index{}
+		r.keys[string(rec.Key)] = x
 	}
-	k := r.keys[string(rec.Key)]
-	if k == nil {
-		k = &restoredKey{}
-		r.keys[string(rec.Key)] = k
+	c := coder.Change{Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, PrevRevision: x.ModRevision,
+		Tombstone: rec.Tombstone}
+	if x.Tombstone {
+		c.PrevRevision, c.PrevTombstone = 0, x.ModRevision
+		if err := r.put(ctx, coder.EncodeVersionKey(rec.Key, x.ModRevision), coder.EncodeTombstone()); err != nil {
+			return err
+		}
+	}
+	if !rec.Tombstone {
+		if err := r.put(ctx, coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)); err != nil {
+			return err
+		}
 	}
 	if rec.ModRevision >= r.compacted {
-		r.log = append(r.log, coder.Change{
-			Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, PrevRevision: k.live, Tombstone: rec.Tombstone,
-		})
+		r.log = append(r.log, c)
 	}
-	k.Index = coder.Index{
-		ModRevision: rec.ModRevision, PrevRevision: k.ModRevision, CreateRevision: rec.CreateRevision,
+	*x = coder.Index{
+		ModRevision: rec.ModRevision, PrevRevision: x.ModRevision, CreateRevision: rec.CreateRevision,
 		Version: rec.Version, Lease: rec.Lease, Tombstone: rec.Tombstone,
-	}
-	if k.live = rec.ModRevision; rec.Tombstone {
-		k.live = 0
 	}
 	r.newest = max(r.newest, rec.ModRevision)
 	return nil
@@ -260,7 +259,7 @@ func (r *Restore) Finish(ctx context.Context, rev int64,
 	}
 	for i, key := range slices.Sorted(maps.Keys(r.keys)) {
 		k := r.keys[key]
-		if err := r.put(ctx, coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(k.Index)); err != nil {
+		if err := r.put(ctx, coder.EncodeIndexKey([]byte(key)), coder.EncodeIndex(*k)); err != nil {
 			return 0, 0, err
 		}
 		if !k.Tombstone {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
@@ -26,7 +27,11 @@ func TestSnapshotDuringCompaction(t *testing.T) {
 				mustTxn(t, b, put("a", "2"))
 			}
 			mustTxn(t, b, put("b", "2"))
-			left := store.versions(t, "a", 2, 3)
+			tombstone := coder.EncodeIndexKey([]byte("a"))
+			if recreated {
+				tombstone = coder.EncodeVersionKey([]byte("a"), 3)
+			}
+			left := store.rows(t, coder.EncodeVersionKey([]byte("a"), 2), tombstone)
 			s, err := b.Exporter.OpenSnapshot(t.Context(), auth.System)
 			if err != nil {
 				t.Fatal(err)
@@ -58,6 +63,35 @@ func TestSnapshotDuringCompaction(t *testing.T) {
 				t.Errorf("%v; want %v", found, want)
 			}
 		})
+	}
+}
+
+// A deleted key may be created again after its only version was read: the snapshot still ends that version.
+func TestSnapshotOfAKeyThatIsCreatedAgain(t *testing.T) {
+	store := &turning{Store: newStore(t)}
+	b := open(t, store, nil)
+	mustTxn(t, b, put("a", "1")) // revision 2
+	mustTxn(t, b, del("a"))
+	s, err := b.Exporter.OpenSnapshot(t.Context(), auth.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versions []string
+	store.between = func(read int) {
+		if read == 1 { // the last page of version rows
+			store.between = nil
+			mustTxn(t, b, put("a", "2"))
+			mustTxn(t, b, put("a", "3"))
+		}
+	}
+	if _, err := s.Versions(t.Context(), func(v export.Version) error {
+		versions = append(versions, fmt.Sprintf("%s@%d-%d", v.Key, v.ModRevision, v.Next))
+		return nil
+	}); err != nil || store.between != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a@2-3", "a@3-0"}; !slices.Equal(versions, want) {
+		t.Errorf("%v; want %v", versions, want)
 	}
 }
 

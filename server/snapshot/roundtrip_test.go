@@ -48,7 +48,11 @@ func contentOf(t *testing.T, store sqlstore.Store, compacted int64) content {
 			delete(c.Versions, last) // what the compact revision replaced stays until the next compaction
 		}
 		last = string(k)
-		c.Versions[last] = v
+		rec, err := coder.DecodeVersion(key, rev, v)
+		require.NoError(t, err)
+		if !rec.Tombstone || rev >= compacted { // it stays until what replaced it is compacted
+			c.Versions[last] = v
+		}
 	})
 	lo, hi = coder.IndexBounds(all, all)
 	each(lo, hi, func(k, v []byte) {
@@ -66,6 +70,9 @@ func contentOf(t *testing.T, store sqlstore.Store, compacted int64) content {
 		for _, change := range changes {
 			if change.Revision == compacted {
 				change.PrevRevision = 0 // the same
+			}
+			if change.PrevTombstone < compacted {
+				change.PrevTombstone = 0
 			}
 			if change.Revision >= compacted {
 				c.Changes = append(c.Changes, change)

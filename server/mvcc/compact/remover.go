@@ -242,13 +242,12 @@ type garbage struct {
 func (g *garbage) len() int { return len(g.rows) + len(g.tombstones) }
 
 // add adds the rows that a change up to rev, the compact revision, made unnecessary: the
-// version that it replaced and, if it is a tombstone below rev, itself.
+// version row that it replaced and, if it is a tombstone below rev, its index row.
 func (g *garbage) add(c coder.Change, rev int64) {
-	if c.PrevRevision > 0 {
-		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, c.PrevRevision))
+	if prev := max(c.PrevRevision, c.PrevTombstone); prev > 0 {
+		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, prev))
 	}
 	if c.Tombstone && c.Revision < rev {
-		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, c.Revision))
 		g.tombstones = append(g.tombstones, c)
 	}
 }

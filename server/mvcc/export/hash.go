@@ -23,7 +23,7 @@ const hashBucket = "key"
 // HashKV returns etcd's hash of all revisions up to rev (0: the current one): the same
 // history has the same hash on etcd. marshal returns a record in the form in which etcd
 // stores it. HashKV reads the whole table, and keeps 40 bytes and the key of every version
-// in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
+// and of every deleted key in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
 func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 	marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
 	if err := e.hashing.Acquire(ctx, 1); err != nil {
@@ -65,7 +65,7 @@ func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 // errReadRaced says that compaction removed a version while it was read.
 var errReadRaced = errors.New("export: compaction removed a version while it was read")
 
-// versionRef names one version row.
+// versionRef names a version.
 type versionRef struct {
 	rev       int64
 	sub       int32
@@ -81,16 +81,22 @@ func (e *Exporter) hashUpTo(ctx context.Context, rev, compacted int64,
 	}
 	sum := crc32.Update(0, castagnoli, []byte(hashBucket))
 	for chunk := range slices.Chunk(refs, versionsAtATime) {
-		keys := make([][]byte, len(chunk))
-		revs := make([]int64, len(chunk))
-		for i, r := range chunk {
-			keys[i], revs[i] = r.key, r.rev
+		var keys [][]byte
+		var revs []int64
+		for _, r := range chunk {
+			if !r.tombstone {
+				keys, revs = append(keys, r.key), append(revs, r.rev)
+			}
 		}
 		records, err := history.Versions(ctx, e.store, keys, revs)
 		if err != nil {
 			return 0, err
 		}
-		for i, rec := range records {
+		for _, r := range chunk {
+			rec := &coder.Record{Key: r.key, ModRevision: r.rev, Tombstone: true}
+			if !r.tombstone {
+				rec, records = records[0], records[1:]
+			}
 			if rec == nil {
 				return 0, errReadRaced
 			}
@@ -98,7 +104,7 @@ func (e *Exporter) hashUpTo(ctx context.Context, rev, compacted int64,
 			if err != nil {
 				return 0, err
 			}
-			sum = crc32.Update(sum, castagnoli, chunk[i].storedKey())
+			sum = crc32.Update(sum, castagnoli, r.storedKey())
 			sum = crc32.Update(sum, castagnoli, value)
 		}
 	}
@@ -124,10 +130,20 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 	lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
 	lo = lo[:4] // the empty key too, should it ever exist
 
+	deleted, err := e.deleted(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
 	var refs, replaced []versionRef // replaced: current at the compact revision, not at rev
 	var old, newest *versionRef     // of the current key: up to the compact revision, and up to rev
 	exists := false                 // some key does, at rev
 	finishKey := func() {
+		if newest != nil && deleted[string(newest.key)] > newest.rev {
+			newest = &versionRef{rev: deleted[string(newest.key)], tombstone: true}
+			if newest.rev <= compacted {
+				old = newest
+			}
+		}
 		if old != nil && !old.tombstone {
 			if newest == old {
 				refs = append(refs, *old)
@@ -151,11 +167,17 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 		newest = &versionRef{rev: rec.ModRevision, sub: rec.Sub, tombstone: rec.Tombstone, key: rec.Key}
 		if rec.ModRevision <= compacted {
 			old = newest
-		} else {
+		} else if !rec.Tombstone {
 			refs = append(refs, *newest)
 		}
 	}
 	finishKey()
+	if err := e.eachTombstone(ctx, compacted+1, rev, func(rec *coder.Record) error {
+		refs = append(refs, versionRef{rev: rec.ModRevision, sub: rec.Sub, tombstone: true, key: rec.Key})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	if !exists {
 		refs = append(refs, replaced...)
 	}
@@ -163,6 +185,31 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 		return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.sub, b.sub))
 	})
 	return refs, nil
+}
+
+// deleted returns the keys that are deleted, and the revisions of their tombstones up to rev. One that was created again
+// since then has a version row for the tombstone.
+func (e *Exporter) deleted(ctx context.Context, rev int64) (map[string]int64, error) {
+	found := make(map[string]int64)
+	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+	for row, err := range e.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
+		if err != nil {
+			return nil, err
+		}
+		x, err := coder.DecodeIndex(row.Value)
+		if err != nil {
+			return nil, err
+		}
+		if !x.Tombstone || x.ModRevision > rev {
+			continue
+		}
+		key, err := coder.DecodeIndexKey(row.Key)
+		if err != nil {
+			return nil, err
+		}
+		found[string(key)] = x.ModRevision
+	}
+	return found, nil
 }
 
 // Hash returns a hash of all rows of the table, by key. Unlike HashKV it depends on what

@@ -3,14 +3,17 @@ package export
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // Snapshot is the content of the table as of one revision. It holds no transaction open:
@@ -115,14 +118,16 @@ const (
 	unsettledBytes = 4 << 20
 )
 
-// Versions calls emit with the versions of all keys up to the snapshot's revision: the
-// versions of a key by revision, the keys nearly in order. It returns the compact revision,
-// at most the snapshot's. All versions that are Needed at it were emitted, and perhaps some
-// others. Versions reads the version rows once. emit may keep the records. Errors: emit's,
-// mvcc.ErrCompacted if the compact revision has passed the snapshot's, the database's.
+// Versions calls emit with the versions of all keys up to the snapshot's revision: those of a key by revision, the keys
+// nearly in order, and then the tombstones. It returns the compact revision, at most the snapshot's. All versions that
+// are Needed at it were emitted, and perhaps some others. Versions reads the version rows once. emit may keep the
+// records. Errors: emit's, mvcc.ErrCompacted if the compact revision has passed the snapshot's, the database's.
 func (s *Snapshot) Versions(ctx context.Context, emit func(Version) error) (compacted int64, err error) {
 	scan := &versionScan{s: s, emit: emit}
 	if err := scan.run(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.tombstones(ctx, emit); err != nil {
 		return 0, err
 	}
 	compacted, err = s.e.node.Mark(ctx)
@@ -135,10 +140,35 @@ func (s *Snapshot) Versions(ctx context.Context, emit func(Version) error) (comp
 	return compacted, nil
 }
 
-// versionScan walks over the version rows, page by page. Between two pages compaction may
-// remove a tombstone and the version before it, of which the scan has read only the
-// version: the key would exist again. So the scan holds the last version of each key back
-// until it has looked it up again.
+// tombstones emits those that are Needed.
+func (s *Snapshot) tombstones(ctx context.Context, emit func(Version) error) error {
+	mark, err := s.e.node.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.e.eachTombstone(ctx, mark, s.Revision, func(rec *coder.Record) error { return emit(Version{Record: rec}) })
+	if errors.As(err, new(*watch.CompactedError)) {
+		return nil // those that were removed meanwhile are no longer Needed
+	}
+	return err
+}
+
+// eachTombstone calls f with the tombstones of revisions in [from, to]. It reads the log, which alone has the Sub of each.
+// Errors: those of history.Log.EachChange.
+func (e *Exporter) eachTombstone(ctx context.Context, from, to int64, f func(*coder.Record) error) error {
+	every := []byte{0} // as a key and as an end: all keys
+	return history.New(e.store, e.node.Mark).EachChange(ctx, every, every, max(from, 1), to,
+		func(c coder.Change, _ time.Time) error {
+			if !c.Tombstone {
+				return nil
+			}
+			return f(c.Deletion())
+		})
+}
+
+// versionScan walks over the version rows, page by page. The last version of a key may have been deleted: its index row
+// says so, or a version row if the key was created again. Compaction may have removed both between two pages. So the scan
+// holds the last version of each key back until it has looked it up.
 type versionScan struct {
 	s    *Snapshot
 	emit func(Version) error
@@ -177,7 +207,7 @@ func (c *versionScan) add(ctx context.Context, rec *coder.Record) error {
 		return nil
 	}
 	c.last = rec
-	if !prev.Tombstone && !rec.Tombstone && rec.CreateRevision > prev.ModRevision {
+	if prev.Tombstone || !rec.Tombstone && rec.CreateRevision > prev.ModRevision {
 		return nil // compaction removed a tombstone between them
 	}
 	return c.emit(Version{Record: prev, Next: rec.ModRevision})
@@ -185,12 +215,12 @@ func (c *versionScan) add(ctx context.Context, rec *coder.Record) error {
 
 // holdBack ends the current key.
 func (c *versionScan) holdBack(ctx context.Context) error {
-	if c.last == nil {
+	last := c.last
+	if c.last = nil; last == nil || last.Tombstone {
 		return nil
 	}
-	c.unsettled = append(c.unsettled, c.last)
-	c.bytes += len(c.last.Key) + len(c.last.Value)
-	c.last = nil
+	c.unsettled = append(c.unsettled, last)
+	c.bytes += len(last.Key) + len(last.Value)
 	if len(c.unsettled) < unsettledRows && c.bytes < unsettledBytes {
 		return nil
 	}
@@ -199,18 +229,18 @@ func (c *versionScan) holdBack(ctx context.Context) error {
 
 // finish emits the versions that are held back, except for those that compaction has removed.
 func (c *versionScan) finish(ctx context.Context) error {
-	gone, err := c.gone(ctx)
+	next, err := c.next(ctx)
 	if err != nil {
 		return err
 	}
-	for _, rec := range c.unsettled {
-		if gone[string(rec.Key)] {
+	for i, rec := range c.unsettled {
+		switch {
+		case next[i] == removed:
 			continue
-		}
-		if rec.Lease != 0 && !rec.Tombstone {
+		case next[i] == 0 && rec.Lease != 0:
 			c.s.held[rec.Lease] = true
 		}
-		if err := c.emit(Version{Record: rec}); err != nil {
+		if err := c.emit(Version{Record: rec, Next: next[i]}); err != nil {
 			return err
 		}
 	}
@@ -218,24 +248,17 @@ func (c *versionScan) finish(ctx context.Context) error {
 	return nil
 }
 
-// gone returns the keys of unsettled versions whose tombstone compaction removed before it
-// was read. For nearly all keys the index row, which is small, is enough to decide.
-func (c *versionScan) gone(ctx context.Context) (map[string]bool, error) {
-	mark, err := c.s.e.node.Mark(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var below []*coder.Record
-	for _, rec := range c.unsettled {
-		if rec.ModRevision < mark && !rec.Tombstone {
-			below = append(below, rec)
-		}
-	}
-	if len(below) == 0 {
+// removed is in place of the next revision of a version that compaction removed with its tombstone.
+const removed = -1
+
+// next returns Version.Next of the unsettled versions. For nearly all keys the index row, which is small, is enough to
+// decide.
+func (c *versionScan) next(ctx context.Context) ([]int64, error) {
+	if len(c.unsettled) == 0 {
 		return nil, nil
 	}
-	lo, _ := coder.IndexBounds(below[0].Key, nil)
-	_, hi := coder.IndexBounds(below[len(below)-1].Key, nil)
+	lo, _ := coder.IndexBounds(c.unsettled[0].Key, nil)
+	_, hi := coder.IndexBounds(c.unsettled[len(c.unsettled)-1].Key, nil)
 	current := make(map[string]coder.Index)
 	for row, err := range c.s.e.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
@@ -249,28 +272,40 @@ func (c *versionScan) gone(ctx context.Context) (map[string]bool, error) {
 			return nil, err
 		}
 	}
-	gone := make(map[string]bool)
-	var keys [][]byte
-	var unsure []*coder.Record
-	for _, rec := range below {
-		x, ok := current[string(rec.Key)]
-		switch {
+	next := make([]int64, len(c.unsettled))
+	var unsure []int
+	var ranges []sqlstore.Partition
+	for i, rec := range c.unsettled {
+		switch x, ok := current[string(rec.Key)]; {
 		case !ok:
-			gone[string(rec.Key)] = true
-		case x.ModRevision == rec.ModRevision, x.PrevRevision == rec.ModRevision && !x.Gap:
+			next[i] = removed
+		case x.ModRevision == rec.ModRevision, x.ModRevision > c.s.Revision && x.PrevRevision == rec.ModRevision && !x.Gap:
+		case x.ModRevision <= c.s.Revision:
+			next[i] = x.ModRevision // a tombstone: all other versions have rows
 		default:
-			keys, unsure = append(keys, coder.EncodeVersionKey(rec.Key, rec.ModRevision)), append(unsure, rec)
+			unsure = append(unsure, i)
+			lo, hi := coder.VersionsUpTo(rec.Key, c.s.Revision)
+			ranges = append(ranges, sqlstore.Partition{Start: lo, End: hi})
 		}
 	}
-	// A version is removed together with the tombstone after it, or earlier.
-	values, err := c.s.e.store.MultiGet(ctx, keys)
+	rows, err := c.s.e.store.LatestAtOrBefore(ctx, ranges)
 	if err != nil {
 		return nil, fmt.Errorf("looking versions up again: %w", err)
 	}
-	for i, v := range values {
-		if v == nil {
-			gone[string(unsure[i].Key)] = true
+	for n, i := range unsure {
+		// A version is removed together with the tombstone after it, or earlier.
+		rev := int64(0)
+		if rows[n].Key != nil {
+			if _, rev, err = coder.DecodeVersionKey(rows[n].Key); err != nil {
+				return nil, err
+			}
+		}
+		switch {
+		case rev < c.unsettled[i].ModRevision:
+			next[i] = removed
+		case rev > c.unsettled[i].ModRevision:
+			next[i] = rev
 		}
 	}
-	return gone, nil
+	return next, nil
 }

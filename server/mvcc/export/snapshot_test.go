@@ -45,6 +45,8 @@ func TestSnapshotHasTheLeasesOfItsKeys(t *testing.T) {
 			key := []byte{'k', byte('0' + id)}
 			b.Put(coder.EncodeVersionKey(key, rev), coder.EncodeVersion(&coder.Record{Key: key, CreateRevision: rev,
 				ModRevision: rev, Version: 1, Lease: id}))
+			b.Put(coder.EncodeIndexKey(key), coder.EncodeIndex(coder.Index{ModRevision: rev, CreateRevision: rev, Version: 1,
+				Lease: id}))
 		}
 		for _, id := range []int64{5, 6, 8, 9} { // not 7: it came and went
 			b.Put(coder.EncodeLeaseKey(id), coder.EncodeLease(lease(id)))

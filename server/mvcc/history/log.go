@@ -183,7 +183,7 @@ func (l *Log) events(ctx context.Context, changes []coder.Change) ([]*watch.Even
 		e := &watch.Event{Type: watch.Put, PrevRevision: c.PrevRevision}
 		if c.Tombstone {
 			e.Type = watch.Delete
-			e.Record = &coder.Record{Key: c.Key, ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
+			e.Record = c.Deletion()
 		} else {
 			e.Record, records = records[0], records[1:]
 		}

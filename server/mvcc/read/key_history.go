@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -71,13 +72,29 @@ func (r *Reader) versionsOf(ctx context.Context, q *KeyHistoryRequest, newest in
 	lo, hi := coder.VersionsUpTo(q.Key, min(newest, math.MaxInt64-1))
 	compacted := r.node.CompactRevision()
 	var versions []*coder.Record
+	raw, err := r.store.Get(ctx, coder.EncodeIndexKey(q.Key))
+	switch {
+	case errors.Is(err, sqlstore.ErrKeyNotFound):
+	case err != nil:
+		return nil, err
+	default:
+		x, err := coder.DecodeIndex(raw)
+		if err != nil {
+			return nil, err
+		}
+		if x.Tombstone && x.ModRevision <= newest { // it has no version row, unless the key is created again meanwhile
+			versions = append(versions, x.Record(q.Key))
+		}
+	}
 	bytes := 0
 	for rec, err := range history.EachVersion(ctx, r.store,
 		sqlstore.Range{Start: lo, End: hi, Reverse: true, Limit: q.Limit + 1}) {
 		if err != nil {
 			return nil, err
 		}
-		versions = append(versions, rec)
+		if len(versions) == 0 || versions[len(versions)-1].ModRevision != rec.ModRevision {
+			versions = append(versions, rec)
+		}
 		if bytes += len(rec.Value); rec.ModRevision <= compacted || bytes > q.MaxBytes && len(versions) > 1 {
 			return versions, nil
 		}

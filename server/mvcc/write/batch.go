@@ -114,15 +114,30 @@ func (b *batch) ops(at time.Time) []sqlstore.Op {
 	ops := make([]sqlstore.Op, 0, 2*len(b.changes)+len(b.leases)+len(b.rows)+1)
 	log := make([]coder.Change, len(b.changes))
 	for c := range b.changed.All() {
-		ops = appendKey(ops, b.bases[string(c.Record.Key)], b.entry(c), c.Record.Key)
+		base, key := b.bases[string(c.Record.Key)], c.Record.Key
+		ops = appendKey(ops, base, b.entry(c), key)
+		if base.exists && base.Tombstone {
+			ops = append(ops, creation(coder.EncodeVersionKey(key, base.ModRevision), coder.EncodeTombstone()))
+		}
 	}
+	replaced := make(map[string]int64) // tombstones of this batch
 	for i, c := range b.changes {
 		rec := c.Record
 		log[i] = coder.Change{Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, Tombstone: rec.Tombstone}
 		if c.Prev != nil {
 			log[i].PrevRevision = c.Prev.ModRevision
+		} else if rev, ok := replaced[string(rec.Key)]; ok {
+			log[i].PrevTombstone = rev
+		} else if base := b.bases[string(rec.Key)]; base.exists && base.Tombstone {
+			log[i].PrevTombstone = base.ModRevision
 		}
-		ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
+		switch key := coder.EncodeVersionKey(rec.Key, rec.ModRevision); {
+		case !rec.Tombstone:
+			ops = append(ops, creation(key, coder.EncodeVersion(rec)))
+		case len(b.changes) > b.changed.Len() && b.changed.Get(rec.Key).Record != rec: // it is created again
+			replaced[string(rec.Key)] = rec.ModRevision
+			ops = append(ops, creation(key, coder.EncodeTombstone()))
+		}
 	}
 	if len(log) > 0 {
 		for i, row := range coder.EncodeLog(at, log) {

@@ -150,8 +150,34 @@ func TestIndexRowOfALiveKeyMustExist(t *testing.T) {
 	}
 	var conflict *sqlstore.Conflict
 	require.ErrorAs(t, replace(before), &conflict)
-	before.Tombstone = true // compaction removes the index rows of tombstones
+	before.Index = coder.Index{ModRevision: 1, Tombstone: true} // compaction removes the index rows of tombstones
 	require.NoError(t, replace(before))
+}
+
+// A deletion writes no version row: the index row says all, until another version follows. Kubernetes deletes as
+// many objects as it creates.
+func TestTombstonesHaveVersionRowsOnceTheyAreReplaced(t *testing.T) {
+	l := lead(t, newStore(t))
+	versions := func() (found []int64) {
+		lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
+		for rec, err := range history.EachVersion(t.Context(), l.p.cfg.Store, sqlstore.Range{Start: lo, End: hi}) {
+			require.NoError(t, err)
+			if rec.Tombstone {
+				found = append(found, -rec.ModRevision)
+			} else {
+				found = append(found, rec.ModRevision)
+			}
+		}
+		return found
+	}
+	l.must(t, put("k", "1")) // revision 2
+	l.must(t, del("k"))
+	require.Equal(t, []int64{2}, versions())
+	l.must(t, put("k", "2"))
+	l.must(t, del("k"))
+	require.Equal(t, []int64{2, -3, 4}, versions())
+	l.must(t, put("k", "3"), del("k"), put("k", "4"), del("k")) // one commit
+	require.Equal(t, []int64{2, -3, 4, -5, 6, -7, 8}, versions())
 }
 
 // A key whose rows change while they are read is not as cached, unless another leader may have changed them: then
