@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/faultdriver"
@@ -178,4 +179,26 @@ func TestTiDBWithOtherSettingsIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, sqlstore.ErrUnfit, "%s = %s", name, value)
 		require.ErrorContains(t, err, name)
 	}
+}
+
+// A deletion has no version row, and is not looked for again.
+func TestLookupOfADeletionOnTiDB(t *testing.T) {
+	t.Parallel()
+	faults := faultdriver.New()
+	s := openURL(t, enginetest.Database(t), sqlstore.Options{WrapConnector: func(base driver.Connector) driver.Connector {
+		return new(enginetest.TiDB).Wrap(faults.Wrap(base))
+	}})
+	key, index := coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 3, Tombstone: true})
+	b := s.BeginBatchWrite()
+	b.PutIfNotExist(key, index)
+	require.NoError(t, b.Commit(t.Context()))
+	reads := 0
+	for range 2 { // the first prepares the statement
+		faults.Set(nil)
+		rows, _, err := s.Lookup(t.Context(), [][]byte{key}, 0)
+		require.NoError(t, err)
+		require.Equal(t, []sqlstore.ListRow{{Key: key, Index: index}}, rows)
+		reads = len(faults.Seen())
+	}
+	require.Equal(t, 2, reads)
 }

@@ -282,9 +282,15 @@ func (s *Store) joinVersions(ctx context.Context, keys, index [][]byte, rows []s
 			return true, nil
 		})
 	for _, i := range at {
-		if rows[i].Key == nil {
-			left = append(left, i)
+		if rows[i].Key != nil || err != nil {
+			continue
 		}
+		var x coder.Index
+		if x, err = coder.DecodeIndex(index[i]); x.Tombstone {
+			rows[i] = sqlstore.ListRow{Key: bytes.Clone(keys[i]), Index: index[i]} // usually it has no version row
+			continue
+		}
+		left = append(left, i)
 	}
 	return left, more, err
 }
