@@ -15,7 +15,7 @@ import (
 // Retention: after a compaction at revision C, watches may still
 // start at C itself, and get every event of C: puts, deletes and whole
 // transactions, superseded since or not (etcd behaves so, measured with 3.7.3). So
-// the log of revision C, and the version rows it names, tombstones included, stay
+// the log of revision C, deletions included, and the version rows of its puts stay
 // until the next compaction; only what is below C may go.
 type Source interface {
 	// Changes returns, in order, the events of revisions in [from, to] on keys

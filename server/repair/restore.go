@@ -200,7 +200,10 @@ func (r *Restore) PutAt(ctx context.Context, rec *coder.Record, at time.Time) er
 	c := coder.Change{Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, PrevRevision: x.ModRevision,
 		Tombstone: rec.Tombstone}
 	if x.Tombstone {
-		c.PrevRevision, c.PrevTombstone = 0, x.ModRevision
+		c.PrevRevision = 0
+	}
+	if x.Tombstone && !rec.Tombstone { // a damaged file may have two tombstones in a row
+		c.PrevTombstone = x.ModRevision
 		if err := r.put(ctx, coder.EncodeVersionKey(rec.Key, x.ModRevision), coder.EncodeTombstone()); err != nil {
 			return err
 		}

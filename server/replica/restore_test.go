@@ -12,6 +12,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 func mustRestore(t *testing.T, store sqlstore.Store, compacted int64) *repair.Restore {
@@ -165,4 +166,22 @@ func TestRestoreKeepsLeases(t *testing.T) {
 	if len(got.Records) != 1 || string(got.Records[0].Key) != "orphan" {
 		t.Errorf("%+v", got.Records)
 	}
+}
+
+// A damaged file may lack the version between two deletions. The log still has both.
+func TestRestoreOfTwoDeletionsInARow(t *testing.T) {
+	store := newStore(t)
+	r := mustRestore(t, store, -1)
+	mustPut(t, r, version("k", 2), &coder.Record{Key: []byte("k"), ModRevision: 3, Tombstone: true},
+		&coder.Record{Key: []byte("k"), ModRevision: 4, Tombstone: true}, version("k", 5))
+	if _, _, err := r.Finish(t.Context(), 5, nil); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, store, nil)
+	events, _, err := b.history.Changes(t.Context(), []byte("k"), nil, 2, 5, 1<<20)
+	if err != nil || len(events) != 4 || events[1].Type != watch.Delete || events[2].Type != watch.Delete {
+		t.Fatal(events, err)
+	}
+	mustTxn(t, b, del("k"))
+	checkTable(t, b, store, newReference())
 }
