@@ -14,7 +14,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/export"
 )
 
-// sorter sorts versions by revision. It receives them in the order of keys and keeps up
+// sorter sorts versions by revision. It receives them nearly in the order of keys and keeps up
 // to runBytes in memory. Larger sets go to disk in sorted runs, which merge combines.
 type sorter struct {
 	dir      string // of the runs
