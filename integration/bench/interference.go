@@ -48,7 +48,7 @@ func runInterference(ctx context.Context, p *place, rounds int, o interfere.Opti
 			"their own, while another "+
 			"one works with %d keys of %d versions and %d bytes. Medians of %d rounds in turn.\n\n",
 			o.Clients, o.Keys, o.Versions, o.ValueSize, rounds) + conditions +
-			"\n| work | system | s | puts: p99, longest, ms | gets | puts a second |\n|---|---|---|---|---|---|\n" +
+			"\n| work | system | s | puts: p99, longest, ms | gets | puts, gets a second |\n|---|---|---|---|---|---|\n" +
 			interferenceRows(systems, works, found)
 	})
 }
@@ -69,13 +69,14 @@ func interferenceRows(systems []system.System, works []string, found map[string]
 				}
 				return result.SpreadOf(all).Median
 			}
-			fmt.Fprintf(&b, "| %s | %s | %.1f | %.1f, %.0f | %.1f, %.0f | %.0f |\n", w, s.Name(),
+			fmt.Fprintf(&b, "| %s | %s | %.1f | %.1f, %.0f | %.1f, %.0f | %.0f, %.0f |\n", w, s.Name(),
 				median(func(f interfere.Figure) float64 { return f.Seconds }),
 				median(func(f interfere.Figure) float64 { return f.PutP99 }),
 				median(func(f interfere.Figure) float64 { return f.PutMax }),
 				median(func(f interfere.Figure) float64 { return f.GetP99 }),
 				median(func(f interfere.Figure) float64 { return f.GetMax }),
-				median(func(f interfere.Figure) float64 { return f.PutsPerSecond }))
+				median(func(f interfere.Figure) float64 { return f.PutsPerSecond }),
+				median(func(f interfere.Figure) float64 { return f.GetsPerSecond }))
 		}
 	}
 	return b.String()

@@ -42,6 +42,7 @@ type Figure struct {
 	PutP99, PutMax float64
 	GetP99, GetMax float64
 	PutsPerSecond  float64
+	GetsPerSecond  float64
 	Failed         error // of the work, or of a client
 }
 
@@ -115,7 +116,7 @@ func measure(ctx context.Context, others *clientv3.Client, w work, b *background
 	var err error
 	f.PutP99, f.PutMax, f.PutsPerSecond, err = summary(puts, f.Seconds)
 	f.Failed = errors.Join(f.Failed, err)
-	f.GetP99, f.GetMax, _, err = summary(gets, f.Seconds)
+	f.GetP99, f.GetMax, f.GetsPerSecond, err = summary(gets, f.Seconds)
 	f.Failed = errors.Join(f.Failed, err)
 	return f
 }
