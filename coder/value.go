@@ -94,8 +94,8 @@ func EncodeVersion(r *Record) []byte {
 	return append(b, r.Value...)
 }
 
-// EncodeTombstone returns the value of the version row of a tombstone, which is written when another version follows: until
-// then the index row says all. Its Sub is in the log only.
+// EncodeTombstone returns the value of the version row of a tombstone, which is written when another version
+// follows: until then the index row says all. Its Sub is in the log only.
 func EncodeTombstone() []byte { return EncodeVersion(&Record{Tombstone: true}) }
 
 // DecodeVersion returns the record whose version row has the raw key key, the

@@ -48,7 +48,7 @@ func runInterference(ctx context.Context, p *place, rounds int, o interfere.Opti
 			"their own, while another "+
 			"one works with %d keys of %d versions and %d bytes. Medians of %d rounds in turn.\n\n",
 			o.Clients, o.Keys, o.Versions, o.ValueSize, rounds) + conditions +
-			"\n| work | system | s | puts: p99, longest, ms | gets | puts, gets a second |\n|---|---|---|---|---|---|\n" +
+			"\n| work | system | s | puts: p99, longest, ms | gets | puts, gets/s |\n|---|---|---|---|---|---|\n" +
 			interferenceRows(systems, works, found)
 	})
 }

@@ -556,8 +556,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// commits reads the log rows of whole commits after position, each followed by the version rows of its puts, and returns the
-// newest revision of them. full says that it ended at SegmentBytes, or where a base is made.
+// commits reads the log rows of whole commits after position, each followed by the version rows of its puts, and
+// returns the newest revision of them. full says that it ended at SegmentBytes, or where a base is made.
 func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.Row, last int64, full bool, err error) {
 	end := int64(math.MaxInt64)
 	if s.next != nil && position < s.next.Revision {

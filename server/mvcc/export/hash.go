@@ -187,8 +187,8 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 	return refs, nil
 }
 
-// deleted returns the keys that are deleted, and the revisions of their tombstones up to rev. One that was created again
-// since then has a version row for the tombstone.
+// deleted returns the keys that are deleted, and the revisions of their tombstones up to rev. One that was created
+// again since then has a version row for the tombstone.
 func (e *Exporter) deleted(ctx context.Context, rev int64) (map[string]int64, error) {
 	found := make(map[string]int64)
 	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})

@@ -153,8 +153,8 @@ func (s *Snapshot) tombstones(ctx context.Context, emit func(Version) error) err
 	return err
 }
 
-// eachTombstone calls f with the tombstones of revisions in [from, to]. It reads the log, which alone has the Sub of each.
-// Errors: those of history.Log.EachChange.
+// eachTombstone calls f with the tombstones of revisions in [from, to]. It reads the log, which alone has the Sub of
+// each. Errors: those of history.Log.EachChange.
 func (e *Exporter) eachTombstone(ctx context.Context, from, to int64, f func(*coder.Record) error) error {
 	every := []byte{0} // as a key and as an end: all keys
 	return history.New(e.store, e.node.Mark).EachChange(ctx, every, every, max(from, 1), to,
@@ -166,9 +166,9 @@ func (e *Exporter) eachTombstone(ctx context.Context, from, to int64, f func(*co
 		})
 }
 
-// versionScan walks over the version rows, page by page. The last version of a key may have been deleted: its index row
-// says so, or a version row if the key was created again. Compaction may have removed both between two pages. So the scan
-// holds the last version of each key back until it has looked it up.
+// versionScan walks over the version rows, page by page. The last version of a key may have been deleted: its index
+// row says so, or a version row if the key was created again. Compaction may have removed both between two pages. So
+// the scan holds the last version of each key back until it has looked it up.
 type versionScan struct {
 	s    *Snapshot
 	emit func(Version) error
@@ -279,7 +279,8 @@ func (c *versionScan) next(ctx context.Context) ([]int64, error) {
 		switch x, ok := current[string(rec.Key)]; {
 		case !ok:
 			next[i] = removed
-		case x.ModRevision == rec.ModRevision, x.ModRevision > c.s.Revision && x.PrevRevision == rec.ModRevision && !x.Gap:
+		case x.ModRevision == rec.ModRevision:
+		case x.ModRevision > c.s.Revision && x.PrevRevision == rec.ModRevision && !x.Gap:
 		case x.ModRevision <= c.s.Revision:
 			next[i] = x.ModRevision // a tombstone: all other versions have rows
 		default:
