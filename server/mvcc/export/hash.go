@@ -93,8 +93,10 @@ func (e *Exporter) hashUpTo(ctx context.Context, rev, compacted int64,
 			return 0, err
 		}
 		for _, r := range chunk {
-			rec := &coder.Record{Key: r.key, ModRevision: r.rev, Tombstone: true}
-			if !r.tombstone {
+			var rec *coder.Record
+			if r.tombstone {
+				rec = &coder.Record{Key: r.key, ModRevision: r.rev, Tombstone: true}
+			} else {
 				rec, records = records[0], records[1:]
 			}
 			if rec == nil {
@@ -127,10 +129,9 @@ func (r versionRef) storedKey() []byte {
 // rev, etcd does not distinguish the empty set of versions to keep from no set, and hashes
 // every version that compaction has left.
 func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]versionRef, error) {
-	lo, hi := coder.VersionBounds([]byte{0}, []byte{0})
-	lo = lo[:4] // the empty key too, should it ever exist
-
-	deleted, err := e.deleted(ctx, rev)
+	// A key that is created again after this has a version row for its tombstone.
+	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+	deleted, err := e.index(ctx, lo, hi, func(x coder.Index) bool { return x.Tombstone && x.ModRevision <= rev })
 	if err != nil {
 		return nil, err
 	}
@@ -138,10 +139,12 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 	var old, newest *versionRef     // of the current key: up to the compact revision, and up to rev
 	exists := false                 // some key does, at rev
 	finishKey := func() {
-		if newest != nil && deleted[string(newest.key)] > newest.rev {
-			newest = &versionRef{rev: deleted[string(newest.key)], tombstone: true}
-			if newest.rev <= compacted {
-				old = newest
+		if newest != nil {
+			if x := deleted[string(newest.key)]; x.ModRevision > newest.rev {
+				newest = &versionRef{rev: x.ModRevision, tombstone: true}
+				if x.ModRevision <= compacted {
+					old = newest
+				}
 			}
 		}
 		if old != nil && !old.tombstone {
@@ -154,6 +157,8 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 		exists = exists || newest != nil && !newest.tombstone
 		old, newest = nil, nil
 	}
+	lo, hi = coder.VersionBounds([]byte{0}, []byte{0})
+	lo = lo[:4] // the empty key too, should it ever exist
 	for rec, err := range history.EachVersion(ctx, e.store, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
 			return nil, err
@@ -187,11 +192,10 @@ func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]
 	return refs, nil
 }
 
-// deleted returns the keys that are deleted, and the revisions of their tombstones up to rev. One that was created
-// again since then has a version row for the tombstone.
-func (e *Exporter) deleted(ctx context.Context, rev int64) (map[string]int64, error) {
-	found := make(map[string]int64)
-	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
+// index returns by key the index rows of [lo, hi) that want accepts.
+func (e *Exporter) index(ctx context.Context, lo, hi []byte, want func(coder.Index) bool) (map[string]coder.Index,
+	error) {
+	found := make(map[string]coder.Index)
 	for row, err := range e.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
 			return nil, err
@@ -200,14 +204,14 @@ func (e *Exporter) deleted(ctx context.Context, rev int64) (map[string]int64, er
 		if err != nil {
 			return nil, err
 		}
-		if !x.Tombstone || x.ModRevision > rev {
+		if !want(x) {
 			continue
 		}
 		key, err := coder.DecodeIndexKey(row.Key)
 		if err != nil {
 			return nil, err
 		}
-		found[string(key)] = x.ModRevision
+		found[string(key)] = x
 	}
 	return found, nil
 }

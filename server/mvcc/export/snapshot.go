@@ -148,7 +148,7 @@ func (s *Snapshot) tombstones(ctx context.Context, emit func(Version) error) err
 	}
 	err = s.e.eachTombstone(ctx, mark, s.Revision, func(rec *coder.Record) error { return emit(Version{Record: rec}) })
 	if errors.As(err, new(*watch.CompactedError)) {
-		return nil // those that were removed meanwhile are no longer Needed
+		return nil // a new compaction has removed some, which are no longer Needed
 	}
 	return err
 }
@@ -259,18 +259,9 @@ func (c *versionScan) next(ctx context.Context) ([]int64, error) {
 	}
 	lo, _ := coder.IndexBounds(c.unsettled[0].Key, nil)
 	_, hi := coder.IndexBounds(c.unsettled[len(c.unsettled)-1].Key, nil)
-	current := make(map[string]coder.Index)
-	for row, err := range c.s.e.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
-		if err != nil {
-			return nil, err
-		}
-		key, err := coder.DecodeIndexKey(row.Key)
-		if err != nil {
-			return nil, err
-		}
-		if current[string(key)], err = coder.DecodeIndex(row.Value); err != nil {
-			return nil, err
-		}
+	current, err := c.s.e.index(ctx, lo, hi, func(coder.Index) bool { return true })
+	if err != nil {
+		return nil, err
 	}
 	next := make([]int64, len(c.unsettled))
 	var unsure []int

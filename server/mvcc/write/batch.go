@@ -113,23 +113,22 @@ func (b *batch) entry(c *txn.Changed) indexEntry {
 func (b *batch) ops(at time.Time) []sqlstore.Op {
 	ops := make([]sqlstore.Op, 0, 2*len(b.changes)+len(b.leases)+len(b.rows)+1)
 	log := make([]coder.Change, len(b.changes))
+	replaced := make(map[string]int64) // the last tombstone of a key, once the key is created again
 	for c := range b.changed.All() {
 		base, key := b.bases[string(c.Record.Key)], c.Record.Key
 		ops = appendKey(ops, base, b.entry(c), key)
 		if base.exists && base.Tombstone {
+			replaced[string(key)] = base.ModRevision
 			ops = append(ops, creation(coder.EncodeVersionKey(key, base.ModRevision), coder.EncodeTombstone()))
 		}
 	}
-	replaced := make(map[string]int64) // tombstones of this batch
 	for i, c := range b.changes {
 		rec := c.Record
 		log[i] = coder.Change{Revision: rec.ModRevision, Sub: rec.Sub, Key: rec.Key, Tombstone: rec.Tombstone}
 		if c.Prev != nil {
 			log[i].PrevRevision = c.Prev.ModRevision
-		} else if rev, ok := replaced[string(rec.Key)]; ok {
-			log[i].PrevTombstone = rev
-		} else if base := b.bases[string(rec.Key)]; base.exists && base.Tombstone {
-			log[i].PrevTombstone = base.ModRevision
+		} else {
+			log[i].PrevTombstone = replaced[string(rec.Key)]
 		}
 		switch key := coder.EncodeVersionKey(rec.Key, rec.ModRevision); {
 		case !rec.Tombstone:
