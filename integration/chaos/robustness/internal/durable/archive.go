@@ -330,13 +330,14 @@ func (h *history) readMeta(ctx context.Context, db *sql.DB) error {
 // lease of what each deletion deleted.
 func (h *history) operations(changes []coder.Change) (ops []model.EtcdOperation, leases []int64, err error) {
 	for _, c := range changes {
-		if r := h.versions[version{string(c.Key), c.Revision}]; !c.Tombstone {
-			if r == nil {
-				return nil, nil, fmt.Errorf("the log has a put of %q at %d, but no such version row is there", c.Key, c.Revision)
-			}
-			if r.Tombstone || !bytes.Equal(r.Key, c.Key) {
-				return nil, nil, fmt.Errorf("log %+v and version row %+v contradict each other", c, r)
-			}
+		r := h.versions[version{string(c.Key), c.Revision}]
+		if r == nil && !c.Tombstone {
+			return nil, nil, fmt.Errorf("the log has a put of %q at %d, but no such version row is there", c.Key, c.Revision)
+		}
+		if r != nil && (r.Tombstone != c.Tombstone || !bytes.Equal(r.Key, c.Key)) {
+			return nil, nil, fmt.Errorf("log %+v and version row %+v contradict each other", c, r)
+		}
+		if !c.Tombstone {
 			ops = append(ops, model.EtcdOperation{Type: model.PutOperation, Put: model.PutOptions{
 				Key: string(c.Key), Value: model.ToValueOrHash(string(r.Value)), LeaseID: r.Lease,
 			}})
