@@ -2,6 +2,7 @@ package coder
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"testing"
 	"time"
@@ -101,6 +102,29 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		err := c.decode(c.value)
 		require.ErrorIs(t, err, ErrMalformed, name)
 		require.ErrorContains(t, err, "a newer one wrote it", name)
+	}
+}
+
+// A change is a put, a deletion, or creates a key whose tombstone it names. Nothing else is guessed.
+func TestKindsOfChanges(t *testing.T) {
+	for _, c := range []struct {
+		kind, prev byte
+		want       Change
+	}{
+		{0, 1, Change{Revision: 2, Key: []byte("k"), PrevRevision: 1}},
+		{1, 1, Change{Revision: 2, Key: []byte("k"), PrevRevision: 1, Tombstone: true}},
+		{2, 1, Change{Revision: 2, Key: []byte("k"), PrevTombstone: 1}},
+		{2, 0, Change{}},
+		{3, 1, Change{}},
+	} {
+		row := binary.AppendUvarint([]byte{formatV1}, uint64(someTime.UnixMilli()))
+		got, err := DecodeLog(append(row, 2, 0, c.kind, c.prev, 1, 'k'))
+		if c.want.Key == nil {
+			require.ErrorIs(t, err, ErrMalformed, "kind %d, revision %d", c.kind, c.prev)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, []Change{c.want}, got)
 	}
 }
 

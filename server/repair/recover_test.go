@@ -77,6 +77,15 @@ func TestExamineFindsWhatContradicts(t *testing.T) {
 		newest   int64
 	}{
 		"nothing wrong": {func(table) {}, nil, 20},
+		"the newest change is a deletion, which has no version row": {func(s table) {
+			key := []byte{'k', 19}
+			s.del(coder.EncodeVersionKey([]byte{'k', 20}, 20))
+			s.del(coder.EncodeIndexKey([]byte{'k', 20}))
+			s.put(coder.EncodeIndexKey(key),
+				coder.EncodeIndex(coder.Index{ModRevision: 20, PrevRevision: 19, Tombstone: true}))
+			s.put(coder.EncodeLogKey(20, 1), coder.EncodeLog(time.Time{},
+				[]coder.Change{{Revision: 20, Key: key, PrevRevision: 19, Tombstone: true}})[0])
+		}, nil, 20},
 		"the fence row is older": {func(s table) {
 			s.put(coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 9, Term: 2, Revision: 15}))
 		}, []string{"log rows go up to revision 20, the fence row only to 15", "index rows go up to revision 20"}, 20},

@@ -69,3 +69,23 @@ func TestKeyHistoryListsUncompactedVersions(t *testing.T) {
 	compact(8)
 	require.Equal(t, all[:1], historyOf(t, b, "k", 2, 1<<20))
 }
+
+// A deleted key may be created again after its index row was read: then its tombstone has a version row too.
+func TestKeyHistoryOfAKeyThatIsCreatedAgain(t *testing.T) {
+	store := &turning{Store: newStore(t)}
+	b := open(t, store, nil)
+	mustTxn(t, b, put("a", "1")) // revision 2
+	mustTxn(t, b, del("a"))
+	store.between = func(int) {
+		store.between = nil
+		mustTxn(t, b, put("a", "2"))
+	}
+	q := &read.KeyHistoryRequest{Key: []byte("a"), Limit: 9, MaxBytes: 99}
+	got, err := b.Reader.KeyHistory(t.Context(), auth.System, q)
+	require.NoError(t, err)
+	var revisions []int64
+	for _, rec := range got.Versions {
+		revisions = append(revisions, rec.ModRevision)
+	}
+	require.Equal(t, []int64{3, 2}, revisions)
+}

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -178,6 +179,21 @@ func TestTombstonesHaveVersionRowsOnceTheyAreReplaced(t *testing.T) {
 	require.Equal(t, []int64{2, -3, 4}, versions())
 	l.must(t, put("k", "3"), del("k"), put("k", "4"), del("k")) // one commit
 	require.Equal(t, []int64{2, -3, 4, -5, 6, -7, 8}, versions())
+
+	// The log names each of these rows, or compaction would leave them for ever.
+	var named []int64
+	lo, hi := coder.LogBounds(0, math.MaxInt64)
+	for row, err := range l.p.cfg.Store.Iter(t.Context(), sqlstore.Range{Start: lo, End: hi}) {
+		require.NoError(t, err)
+		changes, err := coder.DecodeLog(row.Value)
+		require.NoError(t, err)
+		for _, c := range changes {
+			if named = append(named, c.PrevRevision); c.PrevTombstone != 0 {
+				named[len(named)-1] = -c.PrevTombstone
+			}
+		}
+	}
+	require.Equal(t, []int64{0, 2, -3, 4, -5, 6, -7, 8}, named)
 }
 
 // A key whose rows change while they are read is not as cached, unless another leader may have changed them: then
