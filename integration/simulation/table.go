@@ -54,7 +54,7 @@ func (w *world) judgeBytes() error {
 	return nil
 }
 
-// judgeVersions checks that the newest version of each key has a row if it is no tombstone.
+// judgeVersions checks that the newest version of each key has a row, unless it is a tombstone.
 func (w *world) judgeVersions() error {
 	return w.eachIndexRow(func(key []byte, x coder.Index) error {
 		_, err := w.database.store.Get(context.Background(), coder.EncodeVersionKey(key, x.ModRevision))

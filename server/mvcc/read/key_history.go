@@ -82,7 +82,7 @@ func (r *Reader) versionsOf(ctx context.Context, q *KeyHistoryRequest, newest in
 		if err != nil {
 			return nil, err
 		}
-		if x.Tombstone && x.ModRevision <= newest { // it has no version row, unless the key is created again meanwhile
+		if x.Tombstone && x.ModRevision <= newest { // it has no version row until the key is created again
 			versions = append(versions, x.Record(q.Key))
 		}
 	}

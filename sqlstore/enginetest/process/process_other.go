@@ -14,7 +14,7 @@ func attributes(*User) *syscall.SysProcAttr { return nil }
 
 func holdThread() (release func()) { return func() {} }
 
-// EnterNetwork fails, unless there is no namespace to enter.
+// EnterNetwork fails with any namespace but nil.
 func EnterNetwork(namespace *os.File) error {
 	if namespace == nil {
 		return nil
