@@ -14,10 +14,8 @@ const (
 	// maxAttempts bounds how often HashKV begins again because compaction removed rows
 	// while it was reading.
 	maxAttempts = 8
-	// versionsAtATime is how many version rows one statement reads.
-	versionsAtATime = 100
 	// hashesAtATime bounds the calls of Hash and HashKV that read the table. Others wait: each call reads all rows, and
-	// HashKV keeps the keys of all versions in memory.
+	// HashKV keeps something of each version in memory.
 	hashesAtATime = 2
 )
 

@@ -1,10 +1,10 @@
 package export
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"slices"
 
@@ -22,8 +22,8 @@ const hashBucket = "key"
 
 // HashKV returns etcd's hash of all revisions up to rev (0: the current one): the same
 // history has the same hash on etcd. marshal returns a record in the form in which etcd
-// stores it. HashKV reads the whole table, and keeps 40 bytes and the key of every version
-// and of every deleted key in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
+// stores it. HashKV reads the whole table once, and keeps 24 bytes of every version and the keys
+// that are deleted in memory while it does. Errors: mvcc.ErrCompacted, mvcc.ErrFutureRevision.
 func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 	marshal func(*coder.Record) ([]byte, error)) (Hash, error) {
 	if err := e.hashing.Acquire(ctx, 1); err != nil {
@@ -53,143 +53,142 @@ func (e *Exporter) HashKV(ctx context.Context, as auth.Permit, rev int64,
 		if merr != nil {
 			return Hash{}, merr
 		}
-		// If the mark has moved, or a version row is missing, compaction removed rows while
-		// they were read.
-		if after == before && !errors.Is(err, errReadRaced) {
+		if after == before {
 			return h, err
 		}
+		// Compaction may have removed rows before they were read.
 	}
 	return Hash{}, mvcc.ErrCompacted
 }
 
-// errReadRaced says that compaction removed a version while it was read.
-var errReadRaced = errors.New("export: compaction removed a version while it was read")
-
-// versionRef names a version.
-type versionRef struct {
-	rev       int64
-	sub       int32
-	tombstone bool
-	key       []byte
-}
-
 func (e *Exporter) hashUpTo(ctx context.Context, rev, compacted int64,
 	marshal func(*coder.Record) ([]byte, error)) (uint32, error) {
-	refs, err := e.hashedVersions(ctx, rev, compacted)
-	if err != nil {
+	v := hashedVersions{marshal: marshal, compacted: compacted}
+	if err := v.read(ctx, e, rev); err != nil {
 		return 0, err
 	}
+	slices.SortFunc(v.parts, func(a, b hashPart) int {
+		return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.sub, b.sub))
+	})
 	sum := crc32.Update(0, castagnoli, []byte(hashBucket))
-	for chunk := range slices.Chunk(refs, versionsAtATime) {
-		var keys [][]byte
-		var revs []int64
-		for _, r := range chunk {
-			if !r.tombstone {
-				keys, revs = append(keys, r.key), append(revs, r.rev)
-			}
-		}
-		records, err := history.Versions(ctx, e.store, keys, revs)
-		if err != nil {
-			return 0, err
-		}
-		for _, r := range chunk {
-			var rec *coder.Record
-			if r.tombstone {
-				rec = &coder.Record{Key: r.key, ModRevision: r.rev, Tombstone: true}
-			} else {
-				rec, records = records[0], records[1:]
-			}
-			if rec == nil {
-				return 0, errReadRaced
-			}
-			value, err := marshal(rec)
-			if err != nil {
-				return 0, err
-			}
-			sum = crc32.Update(sum, castagnoli, r.storedKey())
-			sum = crc32.Update(sum, castagnoli, value)
-		}
+	for _, p := range v.parts {
+		sum = p.appendTo(sum)
 	}
 	return sum, nil
 }
 
-// storedKey is the key that etcd stores the version under.
-func (r versionRef) storedKey() []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(r.rev))
-	b = append(b, '_')
-	b = binary.BigEndian.AppendUint64(b, uint64(r.sub))
-	if r.tombstone {
-		b = append(b, 't')
-	}
-	return b
+// hashPart is what a version adds to the hash, which goes over the versions by revision. They are read by key.
+type hashPart struct {
+	rev  int64
+	sub  int32
+	sum  uint32 // of the version alone
+	size int
 }
 
-// hashedVersions returns the versions that etcd's hash covers, by revision: all after the
-// compact revision, and those up to it that are still current at rev. If no key exists at
-// rev, etcd does not distinguish the empty set of versions to keep from no set, and hashes
+var zeros [4096]byte
+
+// appendTo returns the sum of what has the sum before, followed by the version. A CRC without its two inversions is
+// linear: the sum of two strings is that of the first followed by zeros, xor that of the second.
+func (p hashPart) appendTo(before uint32) uint32 {
+	inverted := ^before
+	for n := p.size; n > 0; n -= len(zeros) {
+		inverted = crc32.Update(inverted, castagnoli, zeros[:min(n, len(zeros))])
+	}
+	return ^inverted ^ p.sum
+}
+
+// hashedVersions collects the versions that etcd's hash covers: all after the compact
+// revision, and those up to it that are still current at the hash's revision. If no key exists
+// there, etcd does not distinguish the empty set of versions to keep from no set, and hashes
 // every version that compaction has left.
-func (e *Exporter) hashedVersions(ctx context.Context, rev, compacted int64) ([]versionRef, error) {
+type hashedVersions struct {
+	marshal   func(*coder.Record) ([]byte, error)
+	compacted int64
+
+	parts    []hashPart
+	replaced []hashPart // current at the compact revision, not at the hash's, as long as no key exists
+	exists   bool       // a key does
+}
+
+func (v *hashedVersions) read(ctx context.Context, e *Exporter, rev int64) error {
 	// A key that is created again after this has a version row for its tombstone.
 	lo, hi := coder.IndexBounds([]byte{0}, []byte{0})
 	deleted, err := e.index(ctx, lo, hi, func(x coder.Index) bool { return x.Tombstone && x.ModRevision <= rev })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var refs, replaced []versionRef // replaced: current at the compact revision, not at rev
-	var old, newest *versionRef     // of the current key: up to the compact revision, and up to rev
-	exists := false                 // some key does, at rev
-	finishKey := func() {
-		if newest != nil {
-			if x := deleted[string(newest.key)]; x.ModRevision > newest.rev {
-				newest = &versionRef{rev: x.ModRevision, tombstone: true}
-				if x.ModRevision <= compacted {
-					old = newest
-				}
-			}
-		}
-		if old != nil && !old.tombstone {
-			if newest == old {
-				refs = append(refs, *old)
-			} else {
-				replaced = append(replaced, *old)
-			}
-		}
-		exists = exists || newest != nil && !newest.tombstone
-		old, newest = nil, nil
-	}
+	var old, newest *coder.Record // of the current key: up to the compact revision, and up to rev
 	lo, hi = coder.VersionBounds([]byte{0}, []byte{0})
 	lo = lo[:4] // the empty key too, should it ever exist
 	for rec, err := range history.EachVersion(ctx, e.store, sqlstore.Range{Start: lo, End: hi}) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if rec.ModRevision > rev {
 			continue
 		}
-		if newest != nil && !slices.Equal(newest.key, rec.Key) {
-			finishKey()
+		if newest != nil && !bytes.Equal(newest.Key, rec.Key) {
+			if err := v.finishKey(old, newest, deleted); err != nil {
+				return err
+			}
+			old = nil
 		}
-		newest = &versionRef{rev: rec.ModRevision, sub: rec.Sub, tombstone: rec.Tombstone, key: rec.Key}
-		if rec.ModRevision <= compacted {
-			old = newest
+		newest = rec
+		if rec.ModRevision <= v.compacted {
+			old = rec
 		} else if !rec.Tombstone {
-			refs = append(refs, *newest)
+			if err := v.add(&v.parts, rec); err != nil {
+				return err
+			}
 		}
 	}
-	finishKey()
-	if err := e.eachTombstone(ctx, compacted+1, rev, func(rec *coder.Record) error {
-		refs = append(refs, versionRef{rev: rec.ModRevision, sub: rec.Sub, tombstone: true, key: rec.Key})
+	if newest != nil {
+		if err := v.finishKey(old, newest, deleted); err != nil {
+			return err
+		}
+	}
+	if !v.exists {
+		v.parts = append(v.parts, v.replaced...)
+	}
+	return e.eachTombstone(ctx, v.compacted+1, rev, func(rec *coder.Record) error { return v.add(&v.parts, rec) })
+}
+
+// finishKey decides on old, the version of a key at the compact revision.
+func (v *hashedVersions) finishKey(old, newest *coder.Record, deleted map[string]coder.Index) error {
+	end := deleted[string(newest.Key)].ModRevision
+	exists := !newest.Tombstone && end < newest.ModRevision
+	v.exists = v.exists || exists
+	switch {
+	case old == nil || old.Tombstone || old.ModRevision < end && end <= v.compacted:
 		return nil
-	}); err != nil {
-		return nil, err
+	case exists && old == newest:
+		return v.add(&v.parts, old)
+	case v.exists:
+		return nil
 	}
-	if !exists {
-		refs = append(refs, replaced...)
+	return v.add(&v.replaced, old)
+}
+
+func (v *hashedVersions) add(to *[]hashPart, rec *coder.Record) error {
+	value, err := v.marshal(rec)
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(refs, func(a, b versionRef) int {
-		return cmp.Or(cmp.Compare(a.rev, b.rev), cmp.Compare(a.sub, b.sub))
-	})
-	return refs, nil
+	key := storedKey(rec)
+	sum := crc32.Update(crc32.Update(0, castagnoli, key), castagnoli, value)
+	*to = append(*to, hashPart{rev: rec.ModRevision, sub: rec.Sub, sum: sum, size: len(key) + len(value)})
+	return nil
+}
+
+// storedKey is the key that etcd stores a version under.
+func storedKey(r *coder.Record) []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(r.ModRevision))
+	b = append(b, '_')
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Sub))
+	if r.Tombstone {
+		b = append(b, 't')
+	}
+	return b
 }
 
 // index returns by key the index rows of [lo, hi) that want accepts.

@@ -1,7 +1,9 @@
 package export
 
 import (
+	"bytes"
 	"context"
+	"hash/crc32"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,17 @@ func (s *blocked) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore
 	s.reads.Add(1)
 	<-s.proceed
 	return s.Store.Iter(ctx, r)
+}
+
+func TestSumsOfPartsAreThatOfTheWhole(t *testing.T) {
+	whole := []byte("key")
+	sum := crc32.Checksum(whole, castagnoli)
+	for _, size := range []int{0, 1, 17, len(zeros) - 1, len(zeros), len(zeros) + 1, 3*len(zeros) + 5} {
+		part := bytes.Repeat([]byte{byte(size), 7, 0}, size)[:size]
+		whole = append(whole, part...)
+		sum = hashPart{sum: crc32.Checksum(part, castagnoli), size: size}.appendTo(sum)
+		require.Equal(t, crc32.Checksum(whole, castagnoli), sum, size)
+	}
 }
 
 // Any number of clients may ask for hashes. Only a few of the calls read the table, and the others can be cancelled.
