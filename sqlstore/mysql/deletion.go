@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -11,8 +12,10 @@ import (
 )
 
 const (
-	live = " WHERE internal_key >= ? AND internal_key <= ? AND ASCII(SUBSTRING(object_value, " + sqldb.FlagsAt +
-		")) & 1 = 0"
+	inRange = " WHERE internal_key >= ? AND internal_key <= ?"
+	live    = inRange + " AND ASCII(SUBSTRING(object_value, " + sqldb.FlagsAt + ")) & 1 = 0"
+	// beyondText returns a row if the range has more rows than its last argument says.
+	beyondText = "SELECT 1 FROM object" + inRange + " ORDER BY internal_key LIMIT 1 OFFSET ?"
 	// checksumText sums up the keys and row versions of live index rows.
 	checksumText = "SELECT COUNT(*), COALESCE(SUM(CRC32(CONCAT(internal_key, SUBSTRING(object_value, " +
 		sqldb.RowVersionAt + ")))), 0) FROM object" + live
@@ -21,9 +24,14 @@ const (
 )
 
 // deleteRange makes d by a statement for all its keys. It reports false, and changes nothing, if the live index rows
-// from the first to the last are not those that d replaces. The fence row must be locked: no other leader changes them.
+// from the first to the last are not those that d replaces, or if there are too many others. The fence row must be
+// locked: no other leader changes them.
 func (t *transaction) deleteRange(ctx context.Context, d *sqldb.Deletion) (done bool, err error) {
-	var rows int
+	var beyond, rows int
+	err = t.conn.QueryRowContext(ctx, beyondText, d.First, d.Last, d.MostRows()).Scan(&beyond)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return false, err
+	}
 	var sum, expected uint64
 	if err := t.conn.QueryRowContext(ctx, checksumText, d.First, d.Last).Scan(&rows, &sum); err != nil {
 		return false, err

@@ -8,11 +8,16 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
-// LeastDeleted is the number of keys from which a Deletion is faster than a swap for each.
-const LeastDeleted = 1000
+const (
+	// LeastDeleted is the number of keys from which a Deletion is faster than a swap for each.
+	LeastDeleted = 1000
+	// rowsPerSwap is how many index rows can be read in the time that a swap takes.
+	rowsPerSwap = 4
+)
 
 // A Deletion stands for the swaps of a batch that replace index rows, which follow each other, by tombstones of one
-// revision. If no other index row between the first and the last is live, one statement over the range makes them.
+// revision. If no other index row between the first and the last is live, one statement over the range makes them. The
+// keys of a lease may be spread over a range of any size: no statement reads more than MostRows.
 type Deletion struct {
 	First, Last []byte        // keys of index rows
 	Revision    []byte        // of the tombstones, 8 bytes
@@ -57,6 +62,9 @@ func deletes(op *sqlstore.Op) bool {
 
 // revisionOf returns the row version of an index row.
 func revisionOf(value []byte) []byte { return value[1:9] }
+
+// MostRows returns how many index rows from the first to the last may be read.
+func (d *Deletion) MostRows() int { return rowsPerSwap * len(d.Swaps) }
 
 // OldRevisions returns the row versions that are replaced, in key order.
 func (d *Deletion) OldRevisions() []byte {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -10,20 +11,21 @@ import (
 )
 
 const (
-	live = " WHERE internal_key >= ?1 AND internal_key <= ?2 AND substr(object_value, " + sqldb.FlagsAt +
-		") IN (x'00', x'02')"
-	// oldRevisionsText returns the row versions of live index rows in key order, as text.
-	oldRevisionsText = "SELECT group_concat(revision, '') FROM (SELECT hex(substr(object_value, " + sqldb.RowVersionAt +
-		")) AS revision FROM object" + live + " ORDER BY internal_key)"
+	inRange = " WHERE internal_key >= ?1 AND internal_key <= ?2"
+	live    = " substr(object_value, " + sqldb.FlagsAt + ") IN (x'00', x'02')"
+	// oldRevisionsText returns the row versions of live index rows in key order. Of a range of more than ?3 rows it
+	// lacks the last.
+	oldRevisionsText = "SELECT CAST(group_concat(substr(object_value, " + sqldb.RowVersionAt + "), '') AS BLOB) " +
+		"FROM (SELECT object_value FROM object" + inRange + " ORDER BY internal_key LIMIT ?3) WHERE" + live
 	// After a failure the whole transaction is rolled back.
 	deleteRangeText = "UPDATE OR FAIL object SET object_value = CAST(x'01' || ?3 || substr(object_value, " +
-		sqldb.RowVersionAt + ") || zeroblob(24) || x'01' AS BLOB)" + live
+		sqldb.RowVersionAt + ") || zeroblob(24) || x'01' AS BLOB)" + inRange + " AND" + live
 )
 
 // deleteRange makes d by a statement for all its keys. It reports false, and changes nothing, if the live index rows
-// from the first to the last are not those that d replaces.
+// from the first to the last are not those that d replaces, or if there are too many others.
 func deleteRange(ctx context.Context, c *sqldb.Conn, d *sqldb.Deletion) (done bool, err error) {
-	rows, err := c.QueryContext(ctx, oldRevisionsText, numbered(d.First, d.Last))
+	rows, err := c.QueryContext(ctx, oldRevisionsText, numbered(d.First, d.Last, int64(d.MostRows())))
 	if err != nil {
 		return false, err
 	}
@@ -31,7 +33,7 @@ func deleteRange(ctx context.Context, c *sqldb.Conn, d *sqldb.Deletion) (done bo
 	if err := errors.Join(rows.Next(found[:]), rows.Close()); err != nil {
 		return false, err
 	}
-	if found[0] != fmt.Sprintf("%X", d.OldRevisions()) {
+	if old, _ := found[0].([]byte); !bytes.Equal(old, d.OldRevisions()) {
 		return false, nil
 	}
 	result, err := c.ExecContext(ctx, deleteRangeText, numbered(d.First, d.Last, d.Revision))
