@@ -215,7 +215,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.log.Info("serving peers", "url", l.Reached())
 	}
 	for _, l := range s.clients {
-		r := transport.NewRouter(l, s.requests, s.cfg.headTimeout, s.cfg.idleTimeout)
+		r := transport.NewRouter(l, s.conns, s.requests, s.cfg.headTimeout, s.cfg.idleTimeout)
 		serve(l.URL(), r.Serve)
 		serve(l.URL(), func() error { return s.grpc.Serve(r.GRPC) })
 		serve(l.URL(), func() error { return s.http.Serve(r.HTTP) })

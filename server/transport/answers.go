@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -51,10 +52,29 @@ func NewAnswers(conns *Connections, most int, progressTimeout time.Duration) *An
 type account struct {
 	claim
 	got chan struct{} // has a token if bytes were taken
+	// answered counts the streams of a connection that were answered, and whose reset was not forgiven yet.
+	answered atomic.Int32
 }
 
 func (a *Answers) account(end func()) *account {
 	return &account{claim: claim{of: &a.budget, end: end}, got: make(chan struct{}, 1)}
+}
+
+// answer counts a stream that is answered. Few are remembered, so that a client cannot save them.
+func (c *account) answer() {
+	if c != nil && c.answered.Load() < freeResets {
+		c.answered.Add(1)
+	}
+}
+
+// forgive returns how many of n resets are those of streams that were answered.
+func (c *account) forgive(n int) int {
+	if c == nil {
+		return 0
+	}
+	n = min(n, int(c.answered.Load()))
+	c.answered.Add(int32(-n))
+	return n
 }
 
 // taken says that n bytes were sent to the client, or dropped.
@@ -151,7 +171,8 @@ func (a *Answers) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 	}
 	ctx, end := context.WithCancelCause(ss.Context())
 	defer end(nil)
-	s := &answerStream{ServerStream: ss, ctx: ctx, account: a.account(func() { end(errShed) })}
+	s := &answerStream{ServerStream: ss, ctx: ctx, account: a.account(func() { end(errShed) }),
+		unanswered: a.connection(ss.Context())}
 	if finiteStreams[info.FullMethod] {
 		s.progressTimeout = a.progressTimeout
 	}
@@ -171,6 +192,7 @@ type answerStream struct {
 	grpc.ServerStream
 	ctx             context.Context
 	account         *account
+	unanswered      *account // of the connection, until the first answer
 	progressTimeout time.Duration
 }
 
@@ -181,6 +203,8 @@ func (s *answerStream) SendMsg(m any) error {
 	if err := s.account.wait(s.ctx, s.progressTimeout); err != nil {
 		return err
 	}
+	s.unanswered.answer()
+	s.unanswered = nil
 	return s.ServerStream.SendMsg(&outgoing{m, s.account})
 }
 

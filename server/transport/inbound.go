@@ -22,7 +22,8 @@ type Requests struct {
 }
 
 // A connection that resets many calls is read slowly: the handler of a call that was reset at once has begun all the
-// same, and does not count for the limit on the calls of a connection. So many are free, and so many a second.
+// same, and does not count for the limit on the calls of a connection. So many are free, and so many a second. Streams
+// that were answered are free as well: clients end them so, and have waited for the answer.
 const (
 	freeResets      = 500
 	resetsPerSecond = 500
@@ -83,6 +84,7 @@ type inbound struct {
 	begun   []*incoming
 	counted int // resets that the client has sent since it waited
 	pace    pace
+	answers *account      // of the connection; nil: none
 	done    chan struct{} // is closed by close
 
 	mu       sync.Mutex
@@ -158,7 +160,7 @@ func (c *inbound) slowDown() {
 	if c.counted == 0 {
 		return
 	}
-	wait := c.pace.count(c.counted)
+	wait := c.pace.count(c.counted - c.answers.forgive(c.counted))
 	c.counted = 0
 	if wait <= 0 {
 		return

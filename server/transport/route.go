@@ -32,14 +32,15 @@ type Router struct {
 	grpc, http *routedListener
 	done       chan struct{} // closed when the listener accepts no more
 
+	conns                    *Connections
 	requests                 *Requests
 	headTimeout, idleTimeout time.Duration
 }
 
-// NewRouter returns the router of l's connections. requests follows what those of gRPC send. headTimeout bounds the TLS
+// NewRouter returns the router of l's connections, which are among conns. requests follows what those of gRPC send. headTimeout bounds the TLS
 // handshake together with the first bytes, idleTimeout the wait for the first request of an HTTP/2 connection.
-func NewRouter(l net.Listener, requests *Requests, headTimeout, idleTimeout time.Duration) *Router {
-	r := &Router{listener: l, done: make(chan struct{}), requests: requests, headTimeout: headTimeout,
+func NewRouter(l net.Listener, conns *Connections, requests *Requests, headTimeout, idleTimeout time.Duration) *Router {
+	r := &Router{listener: l, done: make(chan struct{}), conns: conns, requests: requests, headTimeout: headTimeout,
 		idleTimeout: idleTimeout}
 	r.grpc = &routedListener{Listener: l, conns: make(chan net.Conn), done: r.done}
 	r.http = &routedListener{Listener: l, conns: make(chan net.Conn), done: r.done}
@@ -99,6 +100,7 @@ func (r *Router) route(c net.Conn) (*routedListener, net.Conn, error) {
 	switch {
 	case isGRPC:
 		in := newInbound(again, c, r.requests)
+		in.answers = r.conns.account(c.RemoteAddr())
 		return r.grpc, &routedConn{Conn: c, in: in, close: in.close}, nil
 	case isHTTP2:
 		return r.http, &routedConn{Conn: c, in: newAckDropper(again)}, nil

@@ -50,7 +50,7 @@ func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{} }
 // startRouter runs a router over pipes, with no time limits that a test would meet.
 func startRouter(t *testing.T) (*Router, *pipeListener) {
 	l := newPipeListener()
-	r := NewRouter(l, NewRequests(1<<20, 1<<20, time.Hour), time.Hour, time.Hour)
+	r := NewRouter(l, &Connections{}, NewRequests(1<<20, 1<<20, time.Hour), time.Hour, time.Hour)
 	done := make(chan error, 1)
 	go func() { done <- r.Serve() }()
 	t.Cleanup(func() {
