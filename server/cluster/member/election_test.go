@@ -131,6 +131,16 @@ func (g *group) join(name string, change ...func(*candidate, *Config)) *candidat
 	return c
 }
 
+// joinTwo starts the members a and b, of which a leads and b knows that.
+func (g *group) joinTwo() (a, b *candidate, leads *term) {
+	g.t.Helper()
+	a = g.join("a")
+	leads = g.next()
+	b = g.join("b")
+	b.sees(a)
+	return a, b, leads
+}
+
 // stop resigns; kill ends the process without another word.
 func (c *candidate) stop() { c.Resign() }
 

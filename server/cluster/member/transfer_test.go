@@ -113,29 +113,19 @@ func uncertainOnce(applied bool) func(context.Context, func() error) error {
 	}
 }
 
-func TestTransferWithAnUnknownOutcomeIsResolved(t *testing.T) {
-	for _, applied := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			g := newGroup(t, slow, newStore(t))
-			a := g.join("a")
-			g.next()
-			b := g.join("b")
-			b.sees(a)
-			a.faults.onCommit(uncertainOnce(applied))
-			require.NoError(t, a.Transfer(context.Background(), b.Self()))
-			require.Same(t, b, g.next().of)
-			g.none()
-		})
-	}
-}
-
-func TestAcquiringWithAnUnknownOutcomeIsResolved(t *testing.T) {
+func TestUnknownOutcomesOfTheLockRowAreResolved(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, slow, newStore(t))
 			a := g.join("a", func(c *candidate, _ *Config) { c.faults.onCommit(uncertainOnce(applied)) })
 			require.Same(t, a, g.next().of)
 			a.sees(a)
+			g.none()
+			b := g.join("b")
+			b.sees(a)
+			a.faults.onCommit(uncertainOnce(applied))
+			require.NoError(t, a.Transfer(context.Background(), b.Self()))
+			require.Same(t, b, g.next().of)
 			g.none()
 		})
 	}
@@ -233,10 +223,7 @@ func TestALockThatCouldNotBeReleasedIsReleasedLater(t *testing.T) {
 func TestPollNowPollsAtOnce(t *testing.T) {
 	rare := Config{ElectionTimeout: timing.LongestAnswer, poll: 10 * time.Hour, fastPoll: time.Hour}
 	elect(t, rare, func(t *testing.T, g *group) {
-		a := g.join("a")
-		g.next()
-		b := g.join("b")
-		b.sees(a)
+		a, b, _ := g.joinTwo()
 		a.stop()
 		b.PollNow()
 		require.Same(t, b, g.next().of)
