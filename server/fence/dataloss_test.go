@@ -99,29 +99,19 @@ func TestLossStaysRecordedWhenTheFenceRowGrows(t *testing.T) {
 	}
 }
 
-// laggingStore answers the first read of the fence row with what it held earlier.
-type laggingStore struct {
-	sqlstore.Store
-	earlier []byte
-}
-
-func (s *laggingStore) Get(ctx context.Context, key []byte) ([]byte, error) {
-	if earlier := s.earlier; earlier != nil && string(key) == string(coder.FenceKey()) {
-		s.earlier = nil
-		return earlier, nil
-	}
-	return s.Store.Get(ctx, key)
-}
-
 // TestLossThatAReplicaSuggestsHasNoEffect: the commit finds that the database has lost nothing.
 func TestLossThatAReplicaSuggestsHasNoEffect(t *testing.T) {
-	store := &laggingStore{newStore(t), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3})}
+	store := newStore(t)
+	store.row = func(context.Context, func() ([]byte, error)) ([]byte, error) {
+		store.row = nil // once
+		return coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3}), nil
+	}
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5}))
 	r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 	if err := r.record(t.Context(), recordTimeout); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckDataLoss(t.Context(), store); err != nil || store.earlier != nil {
+	if err := CheckDataLoss(t.Context(), store); err != nil || store.row != nil {
 		t.Errorf("CheckDataLoss: %v", err)
 	}
 }
@@ -189,29 +179,17 @@ func TestOutgrownLossIsJudgedByContent(t *testing.T) {
 	}
 }
 
-// busyStore has a leader that commits after each read of the fence row.
-type busyStore struct {
-	sqlstore.Store
-	t *testing.T
-}
-
-func (s *busyStore) Get(ctx context.Context, key []byte) ([]byte, error) {
-	raw, err := s.Store.Get(ctx, key)
-	if string(key) == string(coder.FenceKey()) {
-		token, decoded := coder.DecodeFenceToken(raw)
-		if err := errors.Join(err, decoded); err != nil {
-			s.t.Error(err)
-		}
-		token.Sequence++
-		putRow(s.t, s.Store, key, coder.EncodeFenceToken(token))
-	}
-	return raw, err
-}
-
 // TestProofByContentNeedsNoQuietLeader: it does not depend on the fence row.
 func TestProofByContentNeedsNoQuietLeader(t *testing.T) {
-	store, seen := &busyStore{newStore(t), t}, seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
+	store, seen := newStore(t), seenAt(coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 	putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 20, Term: 2, Revision: 9}))
+	store.row = func(_ context.Context, read func() ([]byte, error)) ([]byte, error) { // a leader commits after each read
+		raw, err := read()
+		token := inTable(t, store.Store)
+		token.Sequence++
+		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(token))
+		return raw, err
+	}
 	r := NewLossRecorder(store, slog.New(slog.DiscardHandler), seen, 8, func(context.Context) error {
 		seen.ObserveLoss()
 		return ErrDataLost
@@ -221,24 +199,14 @@ func TestProofByContentNeedsNoQuietLeader(t *testing.T) {
 	}
 }
 
-// silentStore does not answer reads of the fence row.
-type silentStore struct {
-	sqlstore.Store
-	silent bool
-}
-
-func (s *silentStore) Get(ctx context.Context, key []byte) ([]byte, error) {
-	if s.silent && string(key) == string(coder.FenceKey()) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return s.Store.Get(ctx, key)
-}
-
 // TestLossWithoutAProofIsRecordedAgain: what is written without an answer is not all that is to be written.
 func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &silentStore{newStore(t), true}
+		store := newStore(t)
+		store.row = func(ctx context.Context, _ func() ([]byte, error)) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
 		putRow(t, store, coder.FenceKey(), coder.EncodeFenceToken(coder.FenceToken{Sequence: 3, Term: 1, Revision: 3}))
 		r := newRecorder(store, coder.FenceToken{Sequence: 7, Term: 1, Revision: 5})
 		for range 2 {
@@ -249,7 +217,7 @@ func TestLossWithoutAProofIsRecordedAgain(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 		}
-		store.silent = false
+		store.row = nil
 		if err := r.record(t.Context(), recordTimeout); err != nil || r.Fate() != LossWritten {
 			t.Fatal(err, r.Fate())
 		}
