@@ -37,8 +37,9 @@ type Router struct {
 	headTimeout, idleTimeout time.Duration
 }
 
-// NewRouter returns the router of l's connections, which are among conns. requests follows what those of gRPC send. headTimeout bounds the TLS
-// handshake together with the first bytes, idleTimeout the wait for the first request of an HTTP/2 connection.
+// NewRouter returns the router of l's connections, which are among conns. requests follows what those of gRPC send.
+// headTimeout bounds the TLS handshake together with the first bytes, idleTimeout the wait for the first request of an
+// HTTP/2 connection.
 func NewRouter(l net.Listener, conns *Connections, requests *Requests, headTimeout, idleTimeout time.Duration) *Router {
 	r := &Router{listener: l, done: make(chan struct{}), conns: conns, requests: requests, headTimeout: headTimeout,
 		idleTimeout: idleTimeout}
