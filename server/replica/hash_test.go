@@ -3,8 +3,12 @@ package replica
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"iter"
+	"strings"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -80,6 +84,61 @@ func (s *turning) removeWhileRead(t *testing.T, rows []sqlstore.Row) (removed *b
 		}
 	}
 	return removed
+}
+
+// etcd hashes, by revision, the versions after the compact revision, and those up to it that are current at the hash's
+// revision; if no key exists there, all that compaction has left.
+func TestHashKVCoversWhatEtcdHashes(t *testing.T) {
+	store := &turning{Store: newStore(t)}
+	b := open(t, store, nil)
+	const first, compacted = 2, 12
+	changes := strings.Fields("z -z a a -a b c d b x -x -c a d e -e -b -a -d") // a key, or - and a deleted key
+	for _, c := range changes {
+		if key, deleted := strings.CutPrefix(c, "-"); deleted {
+			mustTxn(t, b, del(key))
+		} else {
+			mustTxn(t, b, put(key, ""))
+		}
+	}
+	marshal := func(r *coder.Record) ([]byte, error) { return fmt.Appendf(nil, "%s%d", r.Key, r.ModRevision), nil }
+	covers := func(rev int64, versions ...int64) {
+		t.Helper()
+		hashed := []byte("key")
+		for _, v := range versions {
+			hashed = append(binary.BigEndian.AppendUint64(hashed, uint64(v)), "_\x00\x00\x00\x00\x00\x00\x00\x00"...)
+			key, deleted := strings.CutPrefix(changes[v-first], "-")
+			if deleted {
+				hashed = append(hashed, 't')
+			}
+			hashed = fmt.Appendf(hashed, "%s%d", key, v)
+		}
+		h, err := b.Exporter.HashKV(t.Context(), auth.System, rev, marshal)
+		if want := crc32.Checksum(hashed, crc32.MakeTable(crc32.Castagnoli)); err != nil || h.Hash != want {
+			t.Errorf("at %d: %v, %v; want %v, that of %v", rev, h, err, want, versions)
+		}
+	}
+	covers(6, 2, 3, 4, 5, 6)
+	covers(20, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+	left := store.rows(t, coder.EncodeVersionKey([]byte("z"), 2), coder.EncodeIndexKey([]byte("z")))
+	if _, err := b.Compact(t.Context(), auth.System, compacted, true); err != nil {
+		t.Fatal(err)
+	}
+	after := func() {
+		covers(12, 8, 9, 10)
+		covers(13, 9, 10, 13)
+		covers(15, 10, 13, 14, 15)
+		covers(18, 13, 14, 15, 16, 17, 18)
+		covers(20, 8, 9, 10, 13, 14, 15, 16, 17, 18, 19, 20)
+	}
+	after()
+	batch := store.BeginBatchWrite()
+	for _, row := range left { // as if they were still to be removed
+		batch.Put(row.Key, row.Value)
+	}
+	if err := batch.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after()
 }
 
 // The rows of a key that was deleted below the compact revision go away together,
