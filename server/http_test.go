@@ -143,6 +143,7 @@ func TestOrigins(t *testing.T) {
 	status, h := header(all, http.MethodOptions, "http://a")
 	require.Equal(t, 200, status)
 	require.Equal(t, "accept, content-type, authorization", h.Get("Access-Control-Allow-Headers"))
+	require.Equal(t, "POST, GET, OPTIONS, PUT, DELETE", h.Get("Access-Control-Allow-Methods"))
 	one := startFake(t, &fakeNode{}, nil, func(c *Config) { c.CORS = []string{"http://a"} })
 	_, h = header(one, http.MethodGet, "http://a")
 	require.Equal(t, "http://a", h.Get(allowed))

@@ -48,8 +48,9 @@ func (c *checker) as(user string) {
 
 func (c *checker) withTokens(token func(*side) string) {
 	for _, s := range c.p.sides() {
+		t := token(s)
 		s.caller = nil
-		if t := token(s); t != "" {
+		if t != "" {
 			s.caller = metadata.Pairs(rpctypes.TokenFieldNameGRPC, t)
 		}
 	}
@@ -280,6 +281,10 @@ func TestAuth(t *testing.T) {
 			c.web("POST", "/v3/kv/range", `{"key":"Yg=="}`)
 			c.web("POST", "/v3/auth/user/list", `{}`)
 			c.web("POST", "/v3/auth/user/get", `{"name":"ann"}`)
+			c.withTokens(func(s *side) string { return "Bearer " + s.caller.Get(rpctypes.TokenFieldNameGRPC)[0] })
+			c.web("POST", "/v3/kv/range", `{"key":"YS8x"}`)
+			c.withTokens(func(*side) string { return "nonsense" })
+			c.web("POST", "/v3/kv/range", `{"key":"YS8x"}`)
 			c.as("root")
 			c.web("POST", "/v3/auth/user/add", `{"name":"u","password":"p"}`)
 			c.web("POST", "/v3/auth/user/get", `{"name":"ann"}`)

@@ -464,13 +464,7 @@ func TestElection(t *testing.T) {
 			leader := fmt.Sprintf(`{"name":"ZQ==","key":"ZS8x","rev":"%d","lease":"1"}`, c.get("e/1").ModRevision)
 			c.web("POST", "/v3/election/proclaim", `{"leader":`+leader+`,"value":"Mg=="}`)
 			c.web("POST", "/v3/election/proclaim", `{}`)
-			var got []string
-			for _, s := range c.p.sides() {
-				got = append(got, c.firstLine(s, "/v3/election/observe", `{"name":"ZQ=="}`))
-			}
-			if c.same("the first line of an observer", got) {
-				c.rec.webRequest("POST", "/v3/election/observe", true)
-			}
+			c.sameStream("/v3/election/observe", `{"name":"ZQ=="}`, 1)
 			c.web("POST", "/v3/election/resign", `{"leader":`+leader+`}`)
 			c.web("POST", "/v3/election/resign", `{}`)
 		}},

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -34,18 +35,6 @@ func (c *checker) missing(part string, method string, req proto.Message) {
 
 func TestSurface(t *testing.T) {
 	testClaims(t, nil, []claim{
-		{"KV, Watch, Lease", func(c *checker) { // more of them in the other tests
-			c.put("a", "1")
-			c.get("a")
-			c.kv("RangeStream", &pb.RangeRequest{Key: []byte("a")})
-			c.grant(1, 100)
-			c.watch(0, &pb.WatchCreateRequest{Key: []byte("a")})
-		}},
-		{"Cluster/MemberList", func(c *checker) {
-			r := response[pb.MemberListResponse](c.ask("Cluster/MemberList", &pb.MemberListRequest{}))
-			c.holds(len(r.Members) == 1, "%v", r)
-			c.ask("Cluster/MemberList", &pb.MemberListRequest{Linearizable: true})
-		}},
 		{"Cluster/MemberAdd", func(c *checker) {
 			c.needsCluster()
 			for _, urls := range [][]string{nil, {""}, {"::"}, {"nonsense"}, {"ftp://127.0.0.1:1"}, {"http://127.0.0.1"},
@@ -77,18 +66,10 @@ func TestSurface(t *testing.T) {
 			})
 			c.holds(a.err != nil, "%s", a)
 		}},
-		{"Maintenance/Snapshot", func(c *checker) {
-			c.snapshots()
-		}},
 		{"Maintenance/Downgrade", func(c *checker) {
 			q := &pb.DowngradeRequest{Version: "3.6.0"}
 			c.missing("downgrades", "Maintenance/Downgrade", q)
 			c.ask("Maintenance/Downgrade", q)
-		}},
-		{"Auth/AuthStatus", func(c *checker) { c.ask("Auth/AuthStatus", &pb.AuthStatusRequest{}) }},
-		{"Auth/Authenticate without authentication", func(c *checker) {
-			c.refused("Auth/Authenticate", &pb.AuthenticateRequest{Name: "u", Password: "p"}, codes.FailedPrecondition,
-				"etcdserver: authentication is not enabled")
 		}},
 		{"grpc.health.v1", func(c *checker) {
 			for _, service := range []string{"", "etcdserverpb.KV", "nonsense"} {
@@ -154,6 +135,7 @@ var (
 	jsonIDs = regexp.MustCompile(
 		`"(cluster_id|member_id|raft_term|ID|leader|raftIndex|raftTerm|raftAppliedIndex|dbSize|dbSizeInUse)":"[1-9][0-9]*"`)
 	jsonToken = regexp.MustCompile(`"token":"[a-zA-Z]{16}\.[0-9]+"`)
+	jsonTTL   = regexp.MustCompile(`"TTL":"3[56][0-9][0-9]"`) // of the hour that claims grant
 	jsonHash  = regexp.MustCompile(`"hash":[1-9][0-9]*`)
 	jsonURLs  = regexp.MustCompile(`"(clientURLs|peerURLs)":\[[^]]*\],?`)
 )
@@ -197,11 +179,12 @@ func (c *checker) webEach(method, path string, body func(*side) string) (code in
 		text := canonical(b)
 		text = jsonToken.ReplaceAllString(text, `"token":"T"`)
 		text = jsonIDs.ReplaceAllString(text, `"$1":"1"`)
+		text = jsonTTL.ReplaceAllString(text, `"TTL":"3600"`)
 		text = jsonURLs.ReplaceAllString(text, "")
 		if strings.HasSuffix(path, "/hash") { // covers how the store keeps things
 			text = jsonHash.ReplaceAllString(text, `"hash":1`)
 		}
-		text = strings.ReplaceAll(text, "  ", " ")
+		text = strings.NewReplacer("\u00a0", " ", "  ", " ").Replace(text)
 		got = append(got, resp.Status+" "+resp.Header.Get("Content-Type")+" "+text)
 	}
 	if c.same(method+" "+path+" "+body(c.p.etcd), got) {
@@ -238,15 +221,24 @@ func TestHTTP(t *testing.T) {
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","sort_order":"DESCEND","sort_target":"VALUE","limit":"1"}`)
 			c.web("POST", "/v3/kv/txn",
 				`{"compare":[{"key":"YQ==","target":"VALUE","value":"Mg=="}],"success":[{"request_range":{"key":"YQ=="}},{"request_put":{"key":"Yg=="}}]}`)
+			c.web("POST", "/v3/kv/txn", `{"compare":[{"key":"YQ==","target":"CREATE","createRevision":"2"}],`+
+				`"success":[{"requestPut":{"key":"YQ==","value":"Mw=="}}]}`)
+			c.web("POST", "/v3/kv/txn", `{"compare":[{"key":"YQ==","target":"VERSION","version":"9","result":"EQUAL"}],`+
+				`"failure":[{"request_delete_range":{"key":"Yg==","prev_kv":true}}]}`)
 			c.web("POST", "/v3/kv/deleterange", `{"key":"YQ==","prev_kv":true}`)
 			c.web("POST", "/v3/kv/compaction", `{"revision":"2"}`)
 			c.web("POST", "/v3/kv/compaction", `{"revision":"2"}`)
+			c.web("POST", "/v3/kv/range", `{"key":"YQ==","revision":1}`)
 		}},
 		{"POST /v3/lease", func(c *checker) {
 			c.web("POST", "/v3/lease/grant", `{"ID":"7","TTL":"3600"}`)
+			c.web("POST", "/v3/lease/grant", `{"ID":"7","TTL":"3600"}`)
+			c.web("POST", "/v3/kv/put", `{"key":"YQ==","value":"MQ==","lease":"7"}`)
+			c.web("POST", "/v3/lease/timetolive", `{"ID":"7","keys":true}`)
 			c.web("POST", "/v3/lease/timetolive", `{"ID":"8","keys":true}`)
 			c.web("POST", "/v3/lease/leases", `{}`)
 			c.web("POST", "/v3/lease/keepalive", `{"ID":"7"}`)
+			c.web("POST", "/v3/lease/keepalive", `{"ID":"8"}`)
 			c.web("POST", "/v3/lease/revoke", `{"ID":"7"}`)
 			c.web("POST", "/v3/lease/revoke", `{"ID":"7"}`)
 			c.web("POST", "/v3/kv/lease/leases", `{}`)
@@ -256,13 +248,14 @@ func TestHTTP(t *testing.T) {
 		}},
 		{"POST /v3/watch", func(c *checker) {
 			c.put("a", "1")
-			var got []string
-			for _, s := range c.p.sides() {
-				got = append(got, c.firstLine(s, "/v3/watch", `{"create_request":{"key":"YQ=="}}`))
-			}
-			if c.same("the first line of a watch", got) {
-				c.rec.webRequest("POST", "/v3/watch", true)
-			}
+			c.put("a", "2")
+			c.sameStream("/v3/watch", `{"create_request":{"key":"YQ=="}}`, 1)
+			c.sameStream("/v3/watch", fmt.Sprintf(`{"create_request":{"key":"YQ==","start_revision":"%d","prev_kv":true}}`,
+				c.revision), 2)
+			c.sameStream("/v3/watch", fmt.Sprintf(`{"create_request":{"key":"YQ==","start_revision":"%d","filters":["NODELETE"],`+
+				`"watch_id":"7"}}`, c.revision), 2)
+			c.compact(c.revision, false)
+			c.sameStream("/v3/watch", `{"create_request":{"key":"YQ==","start_revision":"1"}}`, 2)
 		}},
 		{"POST /v3/cluster and /v3/maintenance", func(c *checker) {
 			c.web("POST", "/v3/cluster/member/list", `{}`)
@@ -296,12 +289,17 @@ func TestHTTP(t *testing.T) {
 			code, body := c.web("POST", "/v3/kv/put", `{}`)
 			c.holds(code == 400 && strings.Contains(body, `"etcdserver: key is not provided"`) &&
 				strings.Contains(body, `"code"`), "%d %s", code, body)
+			c.web("POST", "/v3/kv/put", `{"key":"not base64"}`)
+			c.web("POST", "/v3/kv/put", `{"key":`)
+			c.web("POST", "/v3/kv/put", `{"key":"YQ==","lease":"99"}`)
+			c.web("POST", "/v3/kv/range", `{"key":"YQ==","sort_order":"SIDEWAYS"}`)
 			c.web("POST", "/v3/kv/range", `not json`)
 			c.web("POST", "/v3/kv/range", ``)
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","unknown":1}`)
 			c.web("POST", "/v3/kv/range", `{"key":"YQ==","revision":"99999"}`)
 			c.web("POST", "/v3/kv/nothing", `{}`)
 			c.web("GET", "/v3/kv/range", ``)
+			c.web("PUT", "/v3/kv/put", `{"key":"YQ=="}`)
 			c.web("POST", "/v3/lease/revoke", `{"ID":"5"}`)
 		}},
 		{"GET /health", func(c *checker) {
@@ -372,12 +370,25 @@ func TestHTTP(t *testing.T) {
 			for _, path := range []string{"/", "/nothing", "/v2/keys", "/v3", "/v3beta/kv/range"} {
 				c.web("GET", path, "")
 			}
+			c.web("POST", "/v3beta/kv/range", `{"key":"YQ=="}`)
+			c.web("POST", "/v3alpha/kv/range", `{"key":"YQ=="}`)
 		}},
 	})
 }
 
-// firstLine posts body, whose answer does not end, and returns the first line.
-func (c *checker) firstLine(s *side, path, body string) string {
+// sameStream posts body to both servers, whose answers do not end, and compares their first lines.
+func (c *checker) sameStream(path, body string, lines int) {
+	c.t.Helper()
+	var got []string
+	for _, s := range c.p.sides() {
+		got = append(got, c.firstLines(s, path, body, lines))
+	}
+	if c.same("the first lines of "+path+" "+body, got) {
+		c.rec.webRequest("POST", path, true)
+	}
+}
+
+func (c *checker) firstLines(s *side, path, body string, lines int) string {
 	ctx, cancel := context.WithTimeout(c.t.Context(), callWait)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, "POST", s.node.Endpoint()+path, strings.NewReader(body))
@@ -392,15 +403,15 @@ func (c *checker) firstLine(s *side, path, body string) string {
 		cancel()
 		_ = resp.Body.Close() // cut short
 	}()
-	var line []byte
-	one := make([]byte, 1)
-	for {
-		n, err := resp.Body.Read(one)
-		if n > 0 && one[0] == '\n' || err != nil {
-			return jsonIDs.ReplaceAllString(canonical(line), `"$1":"1"`)
+	var first string
+	for read := bufio.NewReader(resp.Body); lines > 0; lines-- {
+		line, err := read.ReadBytes('\n')
+		if err != nil {
+			c.t.Fatalf("%s: %v after %s%s", s.name, err, first, line)
 		}
-		line = append(line, one[:n]...)
+		first += canonical(line) + "\n"
 	}
+	return jsonIDs.ReplaceAllString(first, `"$1":"1"`)
 }
 
 // TestProfiles compares what is served where profiles are asked for, though not

@@ -3,9 +3,6 @@ package etcdctl
 import (
 	"regexp"
 	"strings"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -197,24 +194,5 @@ func (r *reader) script(steps []step) {
 			lease = m[1]
 		}
 		r.keep(s.args, out, s.mask)
-	}
-}
-
-// TestNotSupported: what sqlbrain does not do, it says so.
-func TestNotSupported(t *testing.T) {
-	if harness.TargetIsEtcd() {
-		t.Skip("etcd supports it")
-	}
-	node := harness.StartNode(t, harness.SQLite)
-	for _, args := range []string{
-		"member add n2 --peer-urls http://127.0.0.1:1",
-		"member remove 1",
-		"member promote 1",
-		"member update 1 --peer-urls http://127.0.0.1:1",
-		"downgrade enable 3.6",
-	} {
-		out := node.Etcdctl("", arguments(args)...)
-		require.NotZero(t, out.Code, args)
-		require.Contains(t, out.Stderr, "not supported", args)
 	}
 }

@@ -169,10 +169,6 @@ func maintenance(r *reader) {
 	r.etcdctl("alarm disarm -w json")
 	r.etcdctl("defrag -w json")
 	r.etcdctl("move-leader 1234")
-	r.curl("/version", "")
-	r.curl("/health", "")
-	r.curl("/v2/keys/discovery", "") // gone
-	r.curlAs("", "PUT", "/v2/keys/discovery/testdiscoverycluster/_config/size", "value=3")
 }
 
 var (

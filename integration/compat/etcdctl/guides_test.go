@@ -1,11 +1,7 @@
 package etcdctl
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,9 +36,6 @@ var guides = []guide{
 	{name: "locks and elections", read: locksAndElections},
 	{name: "maintenance", read: maintenance, flags: []string{"--quota-backend-bytes=171798691840"}},
 	{name: "limits", read: limits, flags: []string{"--max-request-bytes=1536", "--max-txn-ops=3", "--auto-compaction-retention=1"}},
-	{name: "gateway", read: gateway},
-	{name: "gateway with users", read: gatewayWithUsers},
-	{name: "gateway's streams", read: gatewayStreams},
 	{name: "members", read: members, nodes: 3},
 }
 
@@ -51,9 +44,7 @@ var guides = []guide{
 func TestGuides(t *testing.T) {
 	for _, g := range guides {
 		t.Run(g.name, func(t *testing.T) {
-			// Passwords are checked quickly, and CORS is on, as it is with etcd unless
-			// a flag turns it off.
-			g.flags = append([]string{"--bcrypt-cost=4", "--cors=*"}, g.flags...)
+			g.flags = append([]string{"--bcrypt-cost=4"}, g.flags...) // passwords are checked quickly
 			if g.nodes > 1 {
 				want := g.transcript(t, nodesOf(harness.StartCluster(t,
 					harness.ClusterConfig{Patient: true, Etcd: true, Size: g.nodes, Extra: g.flags})))
@@ -213,55 +204,6 @@ func (w *window) await(text string) { w.r.t.Helper(); w.Await(text, eventually.D
 
 // interrupt is Ctrl-C. All that was printed is kept.
 func (w *window) interrupt() { w.r.t.Helper(); w.r.keep(w.command, w.Close(), nil) }
-
-// curl makes a request, GET without a body and POST with one, and returns the body
-// of the answer.
-func (r *reader) curl(path, body string, masks ...mask) string {
-	r.t.Helper()
-	method := http.MethodPost
-	if body == "" {
-		method = http.MethodGet
-	}
-	return r.curlAs("", method, path, body, masks...)
-}
-
-// curlAs is curl with a token, and any method.
-func (r *reader) curlAs(token, method, path, body string, masks ...mask) string {
-	r.t.Helper()
-	resp := r.request(token, method, path, body)
-	defer resp.Body.Close() //nolint:errcheck // it was read
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(r.t, err)
-	r.keep(method+" "+path+" "+body, outputOf(resp, b), masks)
-	return string(b)
-}
-
-func (r *reader) request(token, method, path, body string) *http.Response {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.nodes[0].Endpoint()+path, strings.NewReader(body))
-	require.NoError(r.t, err)
-	if token != "" {
-		req.Header.Set("Authorization", token)
-	}
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	require.NoError(r.t, err)
-	return resp
-}
-
-// outputOf is an answer, or a part of one, as a program's output. Spaces in the
-// gateway's JSON, and in protobuf's errors, differ from build to build, on purpose.
-func outputOf(resp *http.Response, body []byte) harness.Output {
-	var compact bytes.Buffer
-	if json.Compact(&compact, body) == nil {
-		body = compact.Bytes()
-	}
-	body = bytes.ReplaceAll(body, []byte("\u00a0"), []byte(" "))
-	var head []string
-	for _, name := range []string{"Content-Type", "Allow", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods"} {
-		head = append(head, resp.Header.Get(name))
-	}
-	return harness.Output{Stdout: fmt.Sprintf("%s %q\n%s", resp.Status, head, body)}
-}
 
 // sorted is text with its lines in order.
 func sorted(text string) string {
