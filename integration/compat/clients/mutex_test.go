@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
@@ -21,32 +20,6 @@ func TestMutexTryLock(t *testing.T) {
 	require.NoError(t, two.TryLock(ctx))
 	require.ErrorIs(t, one.Unlock(ctx), concurrency.ErrLockReleased)
 	require.NoError(t, two.Unlock(ctx))
-}
-
-// TestMutexPassesOn: a waiter gets the mutex when its holder's session ends,
-// with notice or without.
-func TestMutexPassesOn(t *testing.T) {
-	for name, end := range map[string]func(*concurrency.Session) error{
-		"Closed": (*concurrency.Session).Close,
-		// The lease ends when its time is up.
-		"Orphaned": func(s *concurrency.Session) error { s.Orphan(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n, ctx := start(t), bounded(t)
-			holder, waiter := newSession(t, n, 15), newSession(t, n, 60)
-			held, wanted := concurrency.NewMutex(holder, "/lock"), concurrency.NewMutex(waiter, "/lock")
-			require.NoError(t, held.Lock(ctx))
-			locked := make(chan error, 1)
-			go func() { locked <- wanted.Lock(ctx) }()
-			// Once its own key exists, it waits for the holder's key.
-			queued := waiter.Client().Watch(ctx, "/lock", clientv3.WithPrefix(), clientv3.WithRev(held.Header().Revision+1))
-			require.Len(t, (<-queued).Events, 1)
-			require.NoError(t, end(holder))
-			require.NoError(t, <-locked)
-			require.Equal(t, map[string]string{wanted.Key(): ""}, contents(t, n.Client(), "/lock"))
-		})
-	}
 }
 
 // TestSessionEndsWithItsLease: also if another client revokes the lease.

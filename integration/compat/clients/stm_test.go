@@ -75,35 +75,6 @@ func TestSTMKeepsTheSum(t *testing.T) {
 
 func account(i int) string { return fmt.Sprintf("account/%d", i) }
 
-// TestSTMWriteSkew: transactions that each read what the other writes cannot
-// both commit on what they read.
-func TestSTMWriteSkew(t *testing.T) {
-	n, ctx := start(t), bounded(t)
-	for range 10 {
-		c := n.Client()
-		for _, k := range []string{"left", "right"} {
-			_, err := c.Put(ctx, k, "on")
-			require.NoError(t, err)
-		}
-		// One of the two may go off, as long as the other is on.
-		off := func(mine, other string) error {
-			_, err := concurrency.NewSTM(n.Client(), func(s concurrency.STM) error {
-				if s.Get(mine) == "on" && s.Get(other) == "on" {
-					s.Put(mine, "off")
-				}
-				return nil
-			}, concurrency.WithIsolation(concurrency.SerializableSnapshot), concurrency.WithAbortContext(ctx))
-			return err
-		}
-		var group errgroup.Group
-		group.Go(func() error { return off("left", "right") })
-		group.Go(func() error { return off("right", "left") })
-		require.NoError(t, group.Wait())
-		state := contents(t, c, "")
-		require.NotEqual(t, state["left"], state["right"], "%v", state)
-	}
-}
-
 // TestSTMDeletesAndLeases: deletions, revisions and options go through.
 func TestSTMDeletesAndLeases(t *testing.T) {
 	n, ctx := start(t), bounded(t)
