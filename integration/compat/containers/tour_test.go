@@ -10,11 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/siege"
 )
 
-const (
-	tourWait = 10 * time.Minute
-	// compatWait includes building etcd.
-	compatWait = 20 * time.Minute
-)
+const tourWait = 10 * time.Minute
 
 // tour has clients do what they do with the built program, over crashes and a compaction, and asks doctor.
 func tour(t *testing.T, datastore string) {
