@@ -61,7 +61,7 @@ func (p *tab) scheme(name string) {
 }
 
 // accessible makes sure, where axe-core is installed, that axe-core finds nothing serious or critical on the page that
-// is shown, at each size and in each theme, and that the page fits the screen.
+// is shown, at each size and in each theme, that the page fits the screen, and that keys reach all links.
 func (p *tab) accessible(name string) {
 	p.t.Helper()
 	script, err := axe()
@@ -85,6 +85,8 @@ func (p *tab) accessible(name string) {
 		assert.LessOrEqual(p.t, of[int64](p, "document.documentElement.scrollWidth"), sizes[size][0],
 			"%s is wider than the screen", at)
 	})
+	assert.Zero(p.t, of[int](p, "document.querySelectorAll('main a:not([href]), main [onclick]').length"),
+		"%s has links that no key reaches", name)
 }
 
 // TestPagesAreAccessible walks all pages.
@@ -109,6 +111,9 @@ func TestPagesAreAccessible(t *testing.T) {
 	p.accessible("search")
 	p.visit("#/key/" + link("/registry/pods/default/web-07"))
 	p.see("v1 Pod", "created")
+	p.click("Hex")
+	p.click("Managed fields")
+	p.see("6b 38 73 00", "manager: kubelet")
 	p.accessible("pod")
 	p.visit("#/key/greeting")
 	p.see("hello", "created")
@@ -149,9 +154,10 @@ func TestPagesAreAccessible(t *testing.T) {
 	p.visit("#/access")
 	p.see("Users and roles", "There are no users.")
 	p.accessible("access")
-	p.visit("#/doctor")
+	p.click("Doctor")
+	p.see("Not examined yet.")
 	p.click("Examine")
-	p.see("0 failed.")
+	p.see("0 failed.", "journal_mode is wal", "privileges")
 	p.accessible("doctor")
 	p.visit("#/key/greeting")
 	p.click("Edit")

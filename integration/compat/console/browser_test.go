@@ -223,21 +223,6 @@ func (p *tab) visit(hash string) {
 	p.run(fmt.Sprintf("location.hash = %q", hash))
 }
 
-// fits makes sure that a page can be used on a narrow screen, and without a mouse.
-func (p *tab) fits(what string) {
-	p.t.Helper()
-	p.do(chromedp.EmulateViewport(400, 800))
-	require.LessOrEqual(p.t, of[float64](p, "document.documentElement.scrollWidth"), 400.0,
-		"%s is wider than the screen", what)
-	p.do(chromedp.EmulateViewport(1100, 800))
-	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('input, select, textarea')].filter((e) => "+
-		"e.labels.length === 0).length"), "%s has controls without a label", what)
-	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('button')].filter((e) => !e.textContent.trim() && "+
-		"!e.ariaLabel).length"), "%s has buttons without a name", what)
-	require.Zero(p.t, of[float64](p, "[...document.querySelectorAll('main a:not([href]), main [onclick]')].length"),
-		"%s has links that no key reaches", what)
-}
-
 // picture writes a picture of the page for the documentation, if that is wanted.
 func (p *tab) picture(name string, height int64, dark bool) {
 	p.t.Helper()

@@ -12,72 +12,38 @@ import (
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-// A follower answers reads itself, and sends on what changes something.
+// TestAFollowersConsole: a follower answers reads itself, sends on what changes something, and shows what only the
+// leader knows, and that the leader is lost as soon as it does not answer.
 func TestAFollowersConsole(t *testing.T) {
 	chromium(t)
 	nodes := harness.StartCluster(t, harness.ClusterConfig{Patient: true, Extra: []string{"--console", "--console-write"}})
-	follower := (nodes.Leader() + 1) % nodes.Size()
+	leader := nodes.Leader()
+	follower, other := (leader+1)%nodes.Size(), (leader+2)%nodes.Size()
+	name := func(i int) string { return nodes.Node(i).Name() }
 	c := nodes.Client()
 	put(t, c, "greeting", []byte("hello"))
+	for range 3 {
+		_, err := c.Grant(t.Context(), 3600)
+		require.NoError(t, err)
+	}
 	p := open(t, nodes.Node(follower).Endpoint())
 	p.see("Members", "revisions behind the leader", "follower")
 	p.await(`document.querySelectorAll("main table")[0].querySelectorAll("tbody tr").length === 3`)
 	p.await(`[...document.querySelectorAll("td")].filter((e) => e.innerText === "alive").length === 3`)
 	p.await(`[...document.querySelectorAll(".tile")].some((e) => /^Feed lag\s+0/.test(e.innerText))`)
 	p.await(`document.querySelector("#who").innerText === "authentication is off"`)
-
-	// The figures of all members: a watcher of the leader is counted, next to the feeds of the followers, and each
-	// member has its revision and memory.
-	leader := nodes.Node(nodes.Leader()).Client()
-	<-leader.Watch(t.Context(), "greeting", clientv3.WithCreatedNotify())
-	p.await(`[...document.querySelectorAll(".tile")].some((e) => /^Watchers\s+3/.test(e.innerText))`)
-	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].every((e) => /^\d+$/.test(e.cells[3].innerText) && /MiB/.test(e.cells[6].innerText))`)
-	p.accessible("cluster")
-
-	p.click("Keys")
-	p.click("greeting")
-	p.see("hello")
-	p.click("Edit")
-	p.fill("Value", "from a follower")
-	p.click("Save")
-	p.see("version 2")
-	require.Equal(t, "from a follower", value(t, c, "greeting"))
-	p.click("Users")
-	p.see("Authentication is off", "There are no users.")
-	p.click("Add a role")
-	p.fill("Role", "reader")
-	p.click("Add role")
-	p.await(`document.querySelector("#roles").innerText.includes("reader")`)
-	roles, err := c.RoleList(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, []string{"reader"}, roles.Roles)
-
-	nodes.Stop((follower + 1) % nodes.Size())
-	p.click("Overview")
-	p.see("stopped")
-	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].filter((e) => e.cells[3].innerText === "–").length === 1`)
-}
-
-// TestAFollowerShowsWhatOnlyTheLeaderKnows, and that the leader is lost as soon as it does not answer.
-func TestAFollowerShowsWhatOnlyTheLeaderKnows(t *testing.T) {
-	chromium(t)
-	nodes := harness.StartCluster(t, harness.ClusterConfig{Patient: true, Extra: []string{"--console"}})
-	leader := nodes.Leader()
-	follower, other := (leader+1)%nodes.Size(), (leader+2)%nodes.Size()
-	c := nodes.Client()
-	for range 3 {
-		_, err := c.Grant(t.Context(), 3600)
-		require.NoError(t, err)
-	}
-	name := func(i int) string { return nodes.Node(i).Name() }
-	p := open(t, nodes.Node(follower).Endpoint())
 	tile := func(label string) string {
 		return fmt.Sprintf(`[...document.querySelectorAll(".tile")].find((e) => e.querySelector(".label").innerText === %q).innerText.replaceAll(/\s+/g, " ")`, label)
 	}
-	p.see("Members")
 	p.await(tile("Leases") + ` === "Leases 3 known to the leader"`)
 	p.await(tile("Watchers") + `.includes("of all members")`)
 	p.await(tile("Commit") + `.includes("only the leader commits")`)
+
+	// The figures of all members: a watcher of the leader is counted, next to the feeds of the followers, and each
+	// member has its revision and memory.
+	<-nodes.Node(leader).Client().Watch(t.Context(), "greeting", clientv3.WithCreatedNotify())
+	p.await(`[...document.querySelectorAll(".tile")].some((e) => /^Watchers\s+3/.test(e.innerText))`)
+	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].every((e) => /^\d+$/.test(e.cells[3].innerText) && /MiB/.test(e.cells[6].innerText))`)
 
 	// The names of the others lead to their consoles.
 	links := `[...document.querySelector("main table").querySelectorAll("tbody a")].map((e) => e.innerText + " " + e.href).sort().join()`
@@ -99,6 +65,24 @@ func TestAFollowerShowsWhatOnlyTheLeaderKnows(t *testing.T) {
 	p.click("Watchers")
 	p.see("Watchers of this node, "+name(follower), "The overview counts the watchers of all members.")
 
+	p.click("Keys")
+	p.click("greeting")
+	p.see("hello")
+	p.click("Edit")
+	p.fill("Value", "from a follower")
+	p.click("Save")
+	p.see("version 3")
+	require.Equal(t, "from a follower", value(t, c, "greeting"))
+	p.click("Users")
+	p.see("Authentication is off", "There are no users.")
+	p.click("Add a role")
+	p.fill("Role", "reader")
+	p.click("Add role")
+	p.await(`document.querySelector("#roles").innerText.includes("reader")`)
+	roles, err := c.RoleList(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"reader"}, roles.Roles)
+
 	// A killed leader is no follower that is alive.
 	p.click("Overview")
 	p.see(name(leader))
@@ -115,4 +99,8 @@ func TestAFollowerShowsWhatOnlyTheLeaderKnows(t *testing.T) {
 	p.accessible("lost leader")
 	nodes.Start(leader)
 	p.await(banner + ` === ""`)
+
+	nodes.Stop(leader)
+	p.see("stopped")
+	p.await(`[...document.querySelectorAll("main table")[0].querySelectorAll("tbody tr")].filter((e) => e.cells[3].innerText === "–").length === 1`)
 }

@@ -60,7 +60,6 @@ func TestLoginAndChanges(t *testing.T) {
 
 	p.login("alice", "wrong")
 	p.see("etcdserver: authentication failed, invalid user ID or password")
-	p.fits("the login")
 	p.accessible("login")
 	p.login("alice", "alicepw")
 	p.see("Members")
@@ -94,7 +93,6 @@ func TestLoginAndChanges(t *testing.T) {
 	// Somebody else is faster.
 	put(t, root, "/app/mine/a", []byte("theirs"))
 	p.click("Edit")
-	p.fits("the editor")
 	p.fill("Value", "mine")
 	p.click("Save")
 	p.see("the key has changed since it was loaded")
@@ -159,7 +157,6 @@ func TestRootChangesUsersAndRoles(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, role.Perm, 1)
 	require.Equal(t, "/app0", string(role.Perm[0].RangeEnd))
-	p.fits("users and roles")
 	p.accessible("users")
 	p.picture("users.png", 620, false)
 
