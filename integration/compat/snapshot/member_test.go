@@ -41,13 +41,4 @@ func TestSnapshotsOfEveryMember(t *testing.T) {
 		requireSame(t, was, got)
 	}
 	require.Equal(t, 1, leads)
-
-	// And from a running one at once.
-	target := harness.SQLite.Datastore(t)
-	harness.Succeed(t, harness.Sqlbrain(t), "restore", "--from", nodes[1].Endpoint(), "--datastore", target, "--tmpdir",
-		t.TempDir())
-	n := harness.NewNode(t, target)
-	n.StartWithoutWaiting()
-	requireSame(t, stateOf(t, ctx, awaitClient(t, nodes[0], clientv3.Config{})),
-		stateOf(t, ctx, awaitClient(t, n, clientv3.Config{})))
 }

@@ -52,11 +52,6 @@ func TestFromEtcdAndBack(t *testing.T) {
 				require.NoError(t, err)
 			}
 			requireSame(t, stateOf(t, ctx, back), stateOf(t, ctx, c))
-
-			out = harness.Run(t, programWait, "", harness.Sqlbrain(t), "restore", file, "--datastore",
-				"sqlite://"+t.TempDir()+"/raised.db", "--bump-revision", "1000")
-			require.NotZero(t, out.Code)
-			require.Contains(t, out.Stderr, "need each other")
 		})
 	}
 }
