@@ -141,38 +141,34 @@ func TestLongWatchKeys(t *testing.T) {
 // TestRapidReset: a client opens calls and resets them at once.
 func TestRapidReset(t *testing.T) {
 	harness.OnAnyEngine(t, func(t *testing.T, e harness.Engine) {
-		for name, connections := range map[string]int{"one connection": 1, "four connections": 4} {
-			t.Run(name, func(t *testing.T) {
-				node, o := start(t, e)
-				harness.Fill(t, node.Client(), "k", 1000, strings.Repeat("v", 100))
-				before := memory(t, node)
-				request := message(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")})
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				o.Report("until then")
-				var attacking sync.WaitGroup
-				opened := make([]int, connections)
-				for i := range connections {
-					a := attack(t, node, 1<<20)
-					a.deadline(10 * time.Second)
-					attacking.Go(func() {
-						for ctx.Err() == nil {
-							stream, err := a.open("/etcdserverpb.KV/Range", request, true)
-							if err != nil || a.reset(stream) != nil {
-								return
-							}
-							opened[i]++
-						}
-					})
-				}
-				attacking.Wait()
-				o.Report("with resets")
-				used := memory(t, node) - before
-				t.Logf("calls %d, %d MiB more", opened, used>>20)
-				if !harness.TargetIsEtcd() {
-					require.Less(t, used, 200<<20)
+		node, o := start(t, e)
+		harness.Fill(t, node.Client(), "k", 1000, strings.Repeat("v", 100))
+		before := memory(t, node)
+		request := message(t, &pb.RangeRequest{Key: []byte("k"), RangeEnd: []byte("l")})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		o.Report("until then")
+		var attacking sync.WaitGroup
+		var opened [4]int // by connection
+		for i := range opened {
+			a := attack(t, node, 1<<20)
+			a.deadline(10 * time.Second)
+			attacking.Go(func() {
+				for ctx.Err() == nil {
+					stream, err := a.open("/etcdserverpb.KV/Range", request, true)
+					if err != nil || a.reset(stream) != nil {
+						return
+					}
+					opened[i]++
 				}
 			})
+		}
+		attacking.Wait()
+		o.Report("with resets")
+		used := memory(t, node) - before
+		t.Logf("calls %d, %d MiB more", opened, used>>20)
+		if !harness.TargetIsEtcd() {
+			require.Less(t, used, 200<<20)
 		}
 	})
 }

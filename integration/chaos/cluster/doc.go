@@ -2,11 +2,9 @@
 // etcd of as many members (SQLBRAIN_INTEGRATION_TARGET=etcd), which shows that
 // the tests are right.
 //
-//   - network_test.go: a node that is partitioned from the others or the database
-//     gives no stale answers, and recovers by itself
 //   - rolling_test.go: all nodes restarted one after the other under load
 //   - watches_test.go: thousands of watches over all nodes
-//   - lock_test.go: clients' locks and elections are the same on all nodes
+//   - lock_test.go: clients' locks are the same on all nodes
 //   - failover_test.go: for how long writes fail when the leader ends
 //
 // That all answers together are linearizable while nodes, network and database

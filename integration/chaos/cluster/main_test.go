@@ -2,15 +2,15 @@ package cluster
 
 import (
 	"testing"
-
-	"go.uber.org/goleak"
+	"time"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
-func TestMain(m *testing.M) {
-	harness.TestMain(m,
-		// toxiproxy leaks a goroutine when a connection ends while a toxic is
-		// added to it or removed.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
-}
+const (
+	// wait bounds what must happen at some time, attemptWait one attempt.
+	wait        = 5 * time.Minute
+	attemptWait = 10 * time.Second
+)
+
+func TestMain(m *testing.M) { harness.TestMain(m) }

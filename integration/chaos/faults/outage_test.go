@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -50,12 +51,12 @@ func forEachDatabase(t *testing.T, test func(t *testing.T, node *harness.Node, d
 	})
 }
 
-// outage runs a load over an outage and verifies everything. The server must continue
-// by itself when the database is back.
-func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege.Siege)) {
+// outages runs a load over each of them and verifies everything. The server must continue by itself when the database
+// is back.
+func outages(t *testing.T, node *harness.Node, all ...func(s *siege.Siege)) {
 	t.Helper()
 	s := siege.OfNode(t, node)
-	for range rounds {
+	for _, away := range all {
 		s.Under(func() { away(s) })
 	}
 	if !harness.TargetIsEtcd() {
@@ -63,35 +64,16 @@ func outage(t *testing.T, node *harness.Node, rounds int, away func(s *siege.Sie
 	}
 }
 
-// TestDatabaseRestarts shuts the database down in order and starts it again.
-func TestDatabaseRestarts(t *testing.T) {
+// TestDatabaseLost shuts the database down in order, kills it (SIGKILL) and freezes it: then connections are open, and
+// silent.
+func TestDatabaseLost(t *testing.T) {
+	kills := harness.UsualOrLong(2, 20)
 	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
-		outage(t, node, 2, func(*siege.Siege) {
-			db.Stop()
-			db.Start()
-		})
-	})
-}
-
-// TestDatabaseKilled kills the database (SIGKILL) and starts it again.
-func TestDatabaseKilled(t *testing.T) {
-	rounds := harness.UsualOrLong(2, 20)
-	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
-		outage(t, node, rounds, func(*siege.Siege) {
-			db.Kill()
-			db.Start()
-		})
-	})
-}
-
-// TestDatabasePaused freezes the database: connections are open, and silent.
-func TestDatabasePaused(t *testing.T) {
-	forEachDatabase(t, func(t *testing.T, node *harness.Node, db database) {
-		outage(t, node, 1, func(*siege.Siege) {
-			db.Pause()
-			<-time.After(outageTime())
-			db.Resume()
-		})
+		stopped := func(*siege.Siege) { db.Stop(); db.Start() }
+		killed := func(*siege.Siege) { db.Kill(); db.Start() }
+		frozen := func(*siege.Siege) { db.Pause(); <-time.After(outageTime()); db.Resume() }
+		outages(t, node, slices.Concat([]func(*siege.Siege){stopped, stopped, frozen},
+			slices.Repeat([]func(*siege.Siege){killed}, kills))...)
 	})
 }
 
@@ -102,22 +84,21 @@ func TestDatabaseNetwork(t *testing.T) {
 }
 
 func databaseNetwork(t *testing.T, p enginetest.Product) {
-	start := func(t *testing.T) (*harness.Node, *harness.Proxy) {
+	t.Run("fails", func(t *testing.T) {
 		proxy, url := harness.StartProxy(t, p.Database(t))
-		return harness.StartNodeOn(t, url), proxy
-	}
-	for name, fail := range map[string]func(*harness.Proxy){
-		"refuses": (*harness.Proxy).Refuse, "swallows": (*harness.Proxy).Swallow,
-	} {
-		t.Run(name, func(t *testing.T) {
-			node, proxy := start(t)
-			outage(t, node, 1, func(*siege.Siege) {
-				fail(proxy)
-				<-time.After(outageTime())
-				proxy.Heal()
+		during := func(fail func(*harness.Proxy)) func(*siege.Siege) {
+			return func(*siege.Siege) { fail(proxy); <-time.After(outageTime()); proxy.Heal() }
+		}
+		outages(t, harness.StartNodeOn(t, url), during((*harness.Proxy).Refuse), during((*harness.Proxy).Swallow),
+			// The commits under way are carried out or not, and sqlbrain has to find out.
+			func(s *siege.Siege) {
+				for range harness.UsualOrLong(20, 500) {
+					s.Progress(1 + s.Rnd.IntN(30))
+					<-time.After(time.Duration(s.Rnd.IntN(3000)) * time.Microsecond)
+					proxy.Cut()
+				}
 			})
-		})
-	}
+	})
 	// Only a timeout reveals a dead connection. The usual run uses shorter timeouts
 	// than the default settings.
 	t.Run("connections go silent", func(t *testing.T) {
@@ -128,18 +109,7 @@ func databaseNetwork(t *testing.T, p enginetest.Product) {
 		} else {
 			url += "?timeout=1s"
 		}
-		node := harness.StartNodeOn(t, url, flags...)
-		outage(t, node, 2, func(*siege.Siege) { proxy.Silence() })
-	})
-	// The commits under way are carried out or not, and sqlbrain has to find out.
-	t.Run("cuts connections", func(t *testing.T) {
-		node, proxy := start(t)
-		outage(t, node, 1, func(s *siege.Siege) {
-			for range harness.UsualOrLong(20, 500) {
-				s.Progress(1 + s.Rnd.IntN(30))
-				<-time.After(time.Duration(s.Rnd.IntN(3000)) * time.Microsecond)
-				proxy.Cut()
-			}
-		})
+		silent := func(*siege.Siege) { proxy.Silence() }
+		outages(t, harness.StartNodeOn(t, url, flags...), silent, silent)
 	})
 }

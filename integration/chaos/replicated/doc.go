@@ -4,8 +4,7 @@
 // is lost, revisions are contiguous, and watches on every node are exact.
 //
 //   - failover_test.go: the primary ends, and how long writes fail
-//   - paths_test.go: the ways to the database: several hosts in the URL, a proxy
-//     that follows the primary, and another server for each node
+//   - paths_test.go: another server of the database for each node
 //
 // Option -v prints the measurements:
 //

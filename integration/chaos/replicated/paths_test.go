@@ -27,31 +27,3 @@ func anotherServerForEachNode(t *testing.T, db *harness.Replicated) {
 	s.Progress(settled)
 	s.End()
 }
-
-// TestProxyThatFollowsThePrimary has the nodes know one address, whose proxy leads
-// new connections to the primary: what a router, or a name that is changed, does.
-// Connections that are open stay where they are.
-func TestProxyThatFollowsThePrimary(t *testing.T) {
-	if !harness.Long() {
-		t.Skip("SQLBRAIN_LONG=1: minutes; sqlstore/mysql/failover_test.go shows the same on single servers")
-	}
-	db := start(t, harness.Group)
-	proxy, url := harness.StartProxy(t, db.URL(db.Primary()))
-	c := nodesOn(t, func(int) string { return url })
-	s := siege.Lay(t, c, workers, wait)
-	for _, leave := range []func(int){db.Kill, db.Pause} {
-		s.Progress(settled)
-		gone := db.Primary()
-		leave(gone)
-		proxy.Lead(db.Address(db.Successor(gone)))
-		s.Progress(settled)
-		if db.Running(gone) {
-			db.Resume(gone)
-			db.Rejoin(gone)
-		} else {
-			db.Start(gone)
-		}
-	}
-	s.Progress(settled)
-	s.End()
-}
