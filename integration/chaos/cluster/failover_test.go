@@ -84,23 +84,8 @@ func move(b *testing.B, c *harness.Cluster, leader int) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), wait)
 	defer cancel()
-	client, err := harness.NewClient(c.Node(leader).Endpoint())
-	if err != nil {
+	if err := c.MoveLeader(ctx, leader); err != nil {
 		b.Fatal(err)
-	}
-	defer client.Close() //nolint:errcheck // it has its answers
-	members, err := client.MemberList(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, m := range members.Members {
-		if m.ID == members.Header.MemberId {
-			continue
-		}
-		if _, err := client.MoveLeader(ctx, m.ID); err != nil {
-			b.Fatal(err)
-		}
-		return
 	}
 }
 

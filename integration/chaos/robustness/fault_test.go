@@ -61,30 +61,30 @@ func init() {
 			},
 		},
 		"move":          {begin: (*round).moveLeader},
-		"cut-peers":     peers(harness.Cut),
-		"swallow-peers": peers(harness.Swallow),
+		"cut-peers":     peers((*harness.Proxy).Refuse),
+		"swallow-peers": peers((*harness.Proxy).Swallow),
 		"delay-peers":   peers(harness.Delay(80 * time.Millisecond)),
 		"swallow-from": {begin: func(r *round, node int) {
-			r.c.Network().From(node, harness.Swallow)
+			r.c.Network().From(node, (*harness.Proxy).Swallow)
 		}},
-		"cut-database":     ofDatabase(harness.Cut),
-		"swallow-database": ofDatabase(harness.Swallow),
+		"cut-database":     ofDatabase((*harness.Proxy).Refuse),
+		"swallow-database": ofDatabase((*harness.Proxy).Swallow),
 		"delay-database":   ofDatabase(harness.Delay(80 * time.Millisecond)),
 		// Commits under way are carried out or not, and the node has to find out.
 		"reset-database": {begin: func(r *round, node int) {
 			for range 10 {
-				r.c.Network().Database(node, harness.Reset)
+				r.c.Network().Database(node, (*harness.Proxy).Cut)
 				r.pass(30 * time.Millisecond)
 			}
 		}},
 		// A follower has to find out by itself what happens, again and again.
 		"reset-peers": {begin: func(r *round, node int) {
 			for range 20 {
-				r.c.Network().Peers(node, harness.Reset)
+				r.c.Network().Peers(node, (*harness.Proxy).Cut)
 				r.pass(100 * time.Millisecond)
 			}
 		}},
-		"isolate": {begin: func(r *round, node int) { r.c.Network().Isolate(node, harness.Swallow) }},
+		"isolate": {begin: func(r *round, node int) { r.c.Network().Isolate(node, (*harness.Proxy).Swallow) }},
 	}
 }
 
@@ -158,21 +158,7 @@ func (r *round) serves() bool {
 func (r *round) moveLeader(node int) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
-	client, err := harness.NewClient(r.c.Node(node).Endpoint())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer client.Close() //nolint:errcheck // what matters was answered or not
-	members, err := client.MemberList(ctx)
-	if err != nil {
-		return
-	}
-	for _, m := range members.Members {
-		if m.ID != members.Header.MemberId {
-			_, _ = client.MoveLeader(ctx, m.ID)
-			return
-		}
-	}
+	_ = r.c.MoveLeader(ctx, node)
 }
 
 // pass lets traffic run for d, because no event exists to wait for.

@@ -6,17 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // the judges make much garbage
-	harness.TestMain(m,
-		// toxiproxy leaks a goroutine when a connection ends while a toxic is
-		// added to it or removed.
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	harness.TestMain(m)
 }
 
 var (

@@ -98,7 +98,7 @@ func StartCluster(t testing.TB, cfg ClusterConfig) *Cluster {
 	// Start all nodes before waiting for any: etcd's members wait for each other, and
 	// sqlbrain's members must find the database empty at the same time.
 	for i := range c.nodes {
-		c.startWithoutWaiting(i)
+		c.StartWithoutWaiting(i)
 	}
 	for _, n := range c.nodes {
 		n.AwaitReady()
@@ -155,7 +155,7 @@ func (c *Cluster) datastoreOf(i int) string {
 	case c.perNode != nil:
 		return c.perNode(i)
 	case c.network != nil:
-		return c.network.databaseURL(i)
+		return c.network.urls[i]
 	default:
 		return c.datastore
 	}
@@ -192,22 +192,37 @@ func (c *Cluster) left(i int) {
 // Start starts a node that has ended, and returns when it serves.
 func (c *Cluster) Start(i int) {
 	c.t.Helper()
-	c.startWithoutWaiting(i)
+	c.StartWithoutWaiting(i)
 	c.nodes[i].AwaitReady()
 }
 
 // StartWithoutWaiting starts a node that has ended.
 func (c *Cluster) StartWithoutWaiting(i int) {
 	c.t.Helper()
-	c.startWithoutWaiting(i)
-}
-
-func (c *Cluster) startWithoutWaiting(i int) {
-	c.t.Helper()
 	c.nodes[i].StartWithoutWaiting()
 	if c.network != nil {
 		c.network.came(i, c.nodes[i].Process().ID())
 	}
+}
+
+// MoveLeader has node leader, which leads, hand the leadership to another one.
+func (c *Cluster) MoveLeader(ctx context.Context, leader int) error {
+	client, err := NewClient(c.nodes[leader].Endpoint())
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // it has its answers
+	members, err := client.MemberList(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range members.Members {
+		if m.ID != members.Header.MemberId {
+			_, err = client.MoveLeader(ctx, m.ID)
+			return err
+		}
+	}
+	return errors.New("there is no other node")
 }
 
 // Endpoints are the client URLs of all nodes.

@@ -15,7 +15,7 @@
 // With SQLBRAIN_INTEGRATION_TARGET=etcd every node is a real etcd. The tests hold there too, except those about
 // databases. Databases come from package enginetest: a private server, or the one that the environment names.
 //
-// Between the nodes of a cluster, and between each node and the database, there may be a Network: a toxiproxy for each
+// Between the nodes of a cluster, and between each node and the database, there may be a Network: a Proxy for each
 // way. A member advertises one peer URL to all others, so one proxy in front of it could not distinguish them. The
 // listener at that URL asks the kernel which process opened a connection, and passes it to the proxy of that way.
 //

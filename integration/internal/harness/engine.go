@@ -29,14 +29,11 @@ var SQLite = Engine{Name: "sqlite", Datastore: func(t testing.TB) string {
 	return "sqlite://" + filepath.Join(t.TempDir(), "data.db")
 }}
 
-// EngineOf is a product of a database server as an engine.
-func EngineOf(p enginetest.Product) Engine { return Engine{string(p), p.Database, p.StartServer} }
-
 // Engines are all of them.
 func Engines() []Engine {
 	engines := []Engine{SQLite}
 	for _, p := range enginetest.Products() {
-		engines = append(engines, EngineOf(p))
+		engines = append(engines, Engine{string(p), p.Database, p.StartServer})
 	}
 	return engines
 }

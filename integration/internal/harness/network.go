@@ -1,32 +1,25 @@
 package harness
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
-	"net/url"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
 // Network is all ways between the nodes, and between them and the database.
 type Network struct {
-	t      testing.TB
-	server *toxiproxy.ApiServer
-	url    *url.URL // of the database; nil with etcd
+	t testing.TB
 
-	database []*way   // by node
-	peers    [][]*way // from, to; nil on the diagonal
+	database []*Proxy   // by node; nil with etcd
+	urls     []string   // of the database, for each node
+	peers    [][]*Proxy // from, to; nil on the diagonal
 	doors    []*door
 	done     sync.WaitGroup
 
@@ -42,53 +35,22 @@ type door struct {
 	vacant   bool         // the node is down
 }
 
-// way is one way through a proxy.
-type way struct {
-	proxy *toxiproxy.Proxy
-	cut   bool
-}
-
 func startNetwork(t testing.TB, size int, datastore string) *Network {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("a network between the nodes needs Linux, which tells whom a connection is from")
 	}
 	n := &Network{t: t, pids: make(map[int]int)}
-	n.server = toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	t.Cleanup(n.stop)
-	if datastore != "" {
-		u, err := url.Parse(datastore)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.url = u
-		for i := range size {
-			n.database = append(n.database, n.newWay(fmt.Sprintf("node%d-database", i), u.Host))
-		}
-	}
-	n.peers = make([][]*way, size)
+	n.peers = make([][]*Proxy, size)
 	for i := range n.peers {
-		n.peers[i] = make([]*way, size)
+		n.peers[i] = make([]*Proxy, size)
+		if datastore != "" {
+			proxy, url := StartProxy(t, datastore)
+			n.database, n.urls = append(n.database, proxy), append(n.urls, url)
+		}
 	}
 	return n
-}
-
-// newWay starts a proxy to a host.
-func (n *Network) newWay(name, to string) *way {
-	n.t.Helper()
-	listen := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(n.t))
-	w := &way{proxy: toxiproxy.NewProxy(n.server, name, listen, to)}
-	if err := w.proxy.Start(); err != nil {
-		n.t.Fatalf("%s: %v", name, err)
-	}
-	return w
-}
-
-// databaseURL is the URL of the database for node i.
-func (n *Network) databaseURL(i int) string {
-	u := *n.url
-	u.Host = n.database[i].proxy.Listen
-	return u.String()
 }
 
 // join opens the door of node i, which listens on port for its peers, and
@@ -97,7 +59,7 @@ func (n *Network) join(i, port int) string {
 	n.t.Helper()
 	for from := range n.peers {
 		if from != i {
-			n.peers[from][i] = n.newWay(fmt.Sprintf("node%d-node%d", from, i), fmt.Sprintf("127.0.0.1:%d", port))
+			n.peers[from][i] = newProxy(fmt.Sprintf("127.0.0.1:%d", port))
 		}
 	}
 	n.doors = append(n.doors, &door{address: fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(n.t))})
@@ -157,29 +119,15 @@ func (n *Network) receive(listener net.Listener, i int) {
 }
 
 func (n *Network) hand(conn net.Conn, to int) {
-	defer conn.Close() //nolint:errcheck // closed before, in most cases
 	n.mu.Lock()
 	pids := maps.Clone(n.pids)
 	n.mu.Unlock()
 	from := originOf(conn, pids)
 	if from < 0 || from == to {
+		_ = conn.Close()
 		return
 	}
-	through, err := net.Dial("tcp", n.peers[from][to].proxy.Listen)
-	if err != nil {
-		return // cut
-	}
-	defer through.Close() //nolint:errcheck // closed before, in most cases
-	var both sync.WaitGroup
-	for _, pair := range [][2]net.Conn{{conn, through}, {through, conn}} {
-		both.Go(func() {
-			_, _ = io.Copy(pair[0], pair[1])
-			// Either end ends both.
-			_ = pair[0].Close()
-			_ = pair[1].Close()
-		})
-	}
-	both.Wait()
+	n.peers[from][to].serve(conn)
 }
 
 // stop ends everything. The nodes have ended by then.
@@ -188,73 +136,22 @@ func (n *Network) stop() {
 		n.shut(i)
 	}
 	for _, w := range n.ways(func(int, int) bool { return true }, true) {
-		w.heal(n.t)
-		w.proxy.Stop()
+		w.Refuse()
 	}
 	n.done.Wait()
 }
 
-// NetworkFault is something done to a way.
-type NetworkFault func(*way, testing.TB)
+// NetworkFault is something done to a way: a method of Proxy, or Delay.
+type NetworkFault func(*Proxy)
 
-// Cut refuses connections and resets those there are.
-func Cut(w *way, _ testing.TB) {
-	w.cut = true
-	w.proxy.Stop()
-}
-
-// Reset resets the connections there are; new ones work.
-func Reset(w *way, t testing.TB) {
-	if w.cut {
-		return
-	}
-	w.proxy.Stop()
-	if err := w.proxy.Start(); err != nil {
-		t.Errorf("%s: %v", w.proxy.Name, err)
-	}
-}
-
-// Swallow accepts connections and forwards nothing, like a dropped route. The
-// swallowed bytes stay lost: the connections end when the fault ends.
-func Swallow(w *way, t testing.TB) {
-	w.toxic(t, "timeout", `{"timeout": 0}`)
-}
-
-// Delay returns a fault that delays everything by d, more or less a half.
+// Delay returns a fault that delays everything by d, more or less a half, in each direction.
 func Delay(d time.Duration) NetworkFault {
-	return func(w *way, t testing.TB) {
-		ms := d.Milliseconds()
-		w.toxic(t, "latency", fmt.Sprintf(`{"latency": %d, "jitter": %d}`, ms, ms/2))
-	}
-}
-
-func (w *way) toxic(t testing.TB, kind, attributes string) {
-	t.Helper()
-	for _, direction := range []string{"upstream", "downstream"} {
-		name := kind + "-" + direction
-		if w.proxy.Toxics.GetToxic(name) != nil {
-			continue // two faults may share a way
-		}
-		toxic := fmt.Sprintf(`{"name": %q, "type": %q, "stream": %q, "attributes": %s}`, name, kind, direction, attributes)
-		if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
-			t.Fatalf("%s: %v", w.proxy.Name, err)
-		}
-	}
-}
-
-func (w *way) heal(t testing.TB) {
-	w.proxy.Toxics.ResetToxics(context.Background())
-	if w.cut {
-		w.cut = false
-		if err := w.proxy.Start(); err != nil {
-			t.Errorf("%s: %v", w.proxy.Name, err)
-		}
-	}
+	return func(w *Proxy) { w.Delay(d + rand.N(2*d)) }
 }
 
 // ways returns those between nodes that the predicate names, and with database
 // those from them to the database; for the latter, to is -1.
-func (n *Network) ways(of func(from, to int) bool, database bool) (ways []*way) {
+func (n *Network) ways(of func(from, to int) bool, database bool) (ways []*Proxy) {
 	for from, row := range n.peers {
 		for to, w := range row {
 			if w != nil && of(from, to) {
@@ -273,16 +170,16 @@ func (n *Network) ways(of func(from, to int) bool, database bool) (ways []*way) 
 }
 
 // Database does f to the way between node i and the database.
-func (n *Network) Database(i int, f NetworkFault) { n.t.Helper(); f(n.database[i], n.t) }
+func (n *Network) Database(i int, f NetworkFault) { f(n.database[i]) }
 
-// Peers does f to all ways between node i and other nodes, in both directions. If f
-// cuts them, connections are refused, as by a firewall.
+// Peers does f to all ways between node i and other nodes, in both directions. If all
+// refuse, the node's listener does, as by a firewall.
 func (n *Network) Peers(i int, f NetworkFault) {
 	n.t.Helper()
 	reachable := false
 	for _, w := range n.ways(func(from, to int) bool { return from == i || to == i }, false) {
-		f(w, n.t)
-		reachable = reachable || !w.cut
+		f(w)
+		reachable = reachable || !w.refuses()
 	}
 	if !reachable {
 		n.shut(i)
@@ -294,7 +191,7 @@ func (n *Network) Peers(i int, f NetworkFault) {
 func (n *Network) From(i int, f NetworkFault) {
 	n.t.Helper()
 	for _, w := range n.ways(func(from, _ int) bool { return from == i }, false) {
-		f(w, n.t)
+		f(w)
 	}
 }
 
@@ -314,7 +211,8 @@ func (n *Network) HasDatabase() bool { return n.database != nil }
 func (n *Network) Heal() {
 	n.t.Helper()
 	for _, w := range n.ways(func(int, int) bool { return true }, true) {
-		w.heal(n.t)
+		w.Heal()
+		w.Delay(0)
 	}
 	for i := range n.doors {
 		n.open(i)

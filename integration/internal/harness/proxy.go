@@ -36,8 +36,8 @@ func StartProxy(t testing.TB, datastore string) (*Proxy, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{listener: l, target: u.Host, conns: make(map[net.Conn]bool), flow: make(chan struct{})}
-	close(p.flow)
+	p := newProxy(u.Host)
+	p.listener = l
 	p.done.Go(p.accept)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
@@ -48,6 +48,13 @@ func StartProxy(t testing.TB, datastore string) (*Proxy, string) {
 	})
 	u.Host = l.Addr().String()
 	return p, u.String()
+}
+
+// newProxy returns a proxy without a listener, whose connections are given to serve.
+func newProxy(target string) *Proxy {
+	p := &Proxy{target: target, conns: make(map[net.Conn]bool), flow: make(chan struct{})}
+	close(p.flow)
+	return p
 }
 
 // Cut resets all connections; new ones work.
@@ -66,6 +73,12 @@ func (p *Proxy) Refuse() {
 	p.cut()
 }
 
+func (p *Proxy) refuses() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refuse
+}
+
 // Lead directs new connections to another server, given by host and port. Open
 // connections keep their server.
 func (p *Proxy) Lead(target string) {
@@ -79,6 +92,7 @@ func (p *Proxy) Lead(target string) {
 func (p *Proxy) Swallow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.pass() // what an earlier Swallow holds back
 	p.flow = make(chan struct{})
 }
 

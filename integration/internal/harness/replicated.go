@@ -117,7 +117,7 @@ func StartReplicatedIn(t testing.TB, places []Place, p Replication, extra ...str
 		}
 		d.start(i, i == 0)
 	}
-	d.exec(d.Primary(),
+	d.Exec(d.Primary(),
 		"CREATE DATABASE "+database,
 		"CREATE USER "+user+"@'%' IDENTIFIED BY '"+password+"'",
 		"GRANT ALL ON "+database+".* TO "+user+"@'%'",
@@ -125,7 +125,7 @@ func StartReplicatedIn(t testing.TB, places []Place, p Replication, extra ...str
 		"CREATE TABLE "+database+"_watch.t (a INT PRIMARY KEY, b VARCHAR(40))",
 	)
 	if p.Name == Group.Name {
-		d.exec(d.Primary(), "GRANT SELECT ON performance_schema.replication_group_members TO "+user+"@'%'")
+		d.Exec(d.Primary(), "GRANT SELECT ON performance_schema.replication_group_members TO "+user+"@'%'")
 	}
 	d.AwaitWhole()
 	return d
@@ -293,13 +293,11 @@ func (d *Replicated) Query(i int, statement string) string {
 // Empty removes what is in the database.
 func (d *Replicated) Empty() {
 	d.t.Helper()
-	d.exec(d.Primary(), "DROP DATABASE "+database, "CREATE DATABASE "+database)
+	d.Exec(d.Primary(), "DROP DATABASE "+database, "CREATE DATABASE "+database)
 }
 
 // Exec runs statements on server i as its administrator.
-func (d *Replicated) Exec(i int, statements ...string) { d.t.Helper(); d.exec(i, statements...) }
-
-func (d *Replicated) exec(i int, statements ...string) {
+func (d *Replicated) Exec(i int, statements ...string) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), replicationWait)
 	defer cancel()
