@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
@@ -60,16 +59,9 @@ func TestAllWorkloadsVerifyAgainstEtcd(t *testing.T) {
 	}
 }
 
-func connection(t *testing.T, endpoint string) *clientv3.Client {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
-}
-
 func TestPrefixInUseIsRefusedAndKept(t *testing.T) {
 	endpoint := startEtcd(t)
-	c := connection(t, endpoint)
+	c := harness.ClientOf(t, endpoint)
 	_, err := c.Put(t.Context(), "/registry/pods/default/mine", "x")
 	require.NoError(t, err)
 	cfg := small("create", endpoint)
@@ -91,7 +83,7 @@ func TestRunEndsWhenTheServerIsGone(t *testing.T) {
 	var err error
 	var running sync.WaitGroup
 	running.Go(func() { rep, err = Run(t.Context(), cfg) })
-	c := connection(t, n.Endpoint())
+	c := harness.ClientOf(t, n.Endpoint())
 	eventually.True(t, "an object", func() bool {
 		got, err := c.Get(t.Context(), cfg.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && got.Count > 0

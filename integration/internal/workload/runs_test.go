@@ -3,37 +3,14 @@ package workload
 import (
 	"os"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
-
-func TestRunContinuesWithObjectsOfAnEarlierRun(t *testing.T) {
-	cfg := small("create", startEtcd(t))
-	rep, err := Run(t.Context(), cfg)
-	require.NoError(t, err)
-	for _, workload := range []string{
-		"get", "count", "list", "list-all", "mixed", "watch-latency", "keepalive", "create", "update", "delete",
-	} {
-		cfg.Workload, cfg.After = workload, rep
-		if workload == "delete" {
-			cfg.Total = 10_000 // all
-		}
-		rep, err = Run(t.Context(), cfg)
-		require.NoError(t, err, workload)
-		loads := slices.ContainsFunc(rep.Phases, func(p PhaseReport) bool { return p.Name == "load" })
-		require.Equal(t, workload == "keepalive", loads, workload)
-		require.NotZero(t, rep.Verification.Answers, workload)
-		require.Zero(t, rep.Verification.Lost)
-	}
-	cfg.Workload = "get"
-	_, err = Run(t.Context(), cfg)
-	require.ErrorIs(t, err, ErrNothingSucceeded, "all objects are deleted")
-}
 
 // What a run wrote is compared with what a later one finds.
 func TestWritesBetweenRunsAreFound(t *testing.T) {
@@ -42,43 +19,13 @@ func TestWritesBetweenRunsAreFound(t *testing.T) {
 	rep, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
 	objects := rep.model.sorted(cfg.Prefix)
-	_, err = connection(t, endpoint).Delete(t.Context(), objects[len(objects)-1].key)
+	_, err = harness.ClientOf(t, endpoint).Delete(t.Context(), objects[len(objects)-1].key)
 	require.NoError(t, err)
 	for _, workload := range []string{"count", "list"} {
 		cfg.Workload, cfg.After, cfg.PageSize = workload, rep, 400
 		_, err = Run(t.Context(), cfg)
 		require.ErrorIs(t, err, ErrVerification, workload)
 	}
-}
-
-func TestEachWatcherSeesItsObject(t *testing.T) {
-	cfg := small("watch-latency", startEtcd(t))
-	cfg.Watchers, cfg.WatchEach = cfg.Keys, true
-	rep, err := Run(t.Context(), cfg)
-	require.NoError(t, err)
-	var updates, events int64
-	for _, p := range rep.Phases {
-		for _, o := range p.Ops {
-			switch o.Name {
-			case "update":
-				updates = o.Succeeded
-			case "event":
-				events = o.Succeeded
-			}
-		}
-	}
-	require.NotZero(t, updates)
-	require.Equal(t, updates, events)
-	require.Equal(t, updates, rep.Verification.Events)
-}
-
-func TestVersionsAreComparedUnlessTheServerHasNone(t *testing.T) {
-	endpoint := startEtcd(t)
-	cfg := small("update", endpoint)
-	cfg.NoVersions = true
-	rep, err := Run(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Zero(t, rep.Verification.Failed)
 }
 
 func TestIncompleteListsAreCompared(t *testing.T) {

@@ -32,22 +32,6 @@ func testHistory() (r *runner, a, b, c *object) {
 	return r, a, b, c
 }
 
-func TestModelKeepsPastVersions(t *testing.T) {
-	_, a, b, _ := testHistory()
-	for _, want := range []struct {
-		o    *object
-		rev  int64
-		mod  int64
-		live bool
-	}{{a, 10, 0, false}, {a, 11, 11, true}, {a, 13, 11, true}, {a, 14, 14, true}, {a, 99, 14, true}, {b, 14, 12, true},
-		{b, 15, 0, false}, {b, 16, 16, true}} {
-		s, live, known, _ := want.o.settled(want.rev)
-		require.True(t, known)
-		require.Equal(t, want.live, live, "%+v", want)
-		require.Equal(t, want.mod, s.mod, "%+v", want)
-	}
-}
-
 func listed(r *runner, rev int64) *listing {
 	l := &listing{prefix: "/r/", rev: rev}
 	for _, o := range r.model.sorted(l.prefix) {
@@ -162,18 +146,6 @@ func TestWrongEventsAreFound(t *testing.T) {
 				[]int64{v.Events, v.Missing, v.Unexpected, v.Different})
 		})
 	}
-}
-
-func TestEventsCarryThePreviousVersion(t *testing.T) {
-	r, a, b, _ := testHistory()
-	got := eventsOf(r.model.sorted("/r/"), 13, 16)
-	require.Len(t, got, 3)
-	require.Equal(t, a, got[0].object)
-	require.True(t, got[0].hasPrev)
-	require.EqualValues(t, 11, got[0].prev.mod)
-	require.Equal(t, event{object: b, deleted: true, now: state{mod: 15}, hasPrev: true, prev: got[1].prev}, got[1])
-	require.EqualValues(t, 12, got[1].prev.mod)
-	require.False(t, got[2].hasPrev, "created again behind a deletion")
 }
 
 func TestRevisionsMustBeDistinct(t *testing.T) {
