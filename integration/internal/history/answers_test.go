@@ -8,8 +8,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/sqlbrain/sqlbrain/server/mvcc/model"
 )
 
 func put(key, value string) *pb.PutRequest {
@@ -34,43 +32,29 @@ func modIs(key string, rev int64) *pb.Compare {
 
 // exchange is requests and their answers, all of them right. The state ends at revision 6: a of 2 and 5, b of 3, c of
 // 3, d of 6; c was deleted in 4.
-func exchange() (r *Recorder, account []Revision) {
-	r = NewRecorder()
-	state := model.New(1)
-	do := func(request proto.Message) {
-		op := r.Begin(func(int) Op { return Op{Request: request} })
-		x := state.Execute(request, state.Revision())
-		answer := proto.Clone(x.Answer)
-		if len(x.Events) == 0 {
-			r.Finish(op, NotApplied, state.Revision(), answer, nil)
-			return
-		}
-		rev := Revision{Number: state.Revision() + 1, Events: x.Events}
-		state.Apply(rev)
-		account = append(account, rev)
-		r.Finish(op, Applied, rev.Number, answer, nil)
-	}
-	ask := func(request proto.Message) {
-		read := r.BeginRead(Read{Request: request})
-		r.FinishRead(read, state.Revision(), proto.Clone(state.Execute(request, state.Revision()).Answer))
-	}
-	do(put("a", "#1#"))
-	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)},
-		Success: []*pb.RequestOp{RequestOp(put("c", "#2#")), RequestOp(put("b", "#2#")), RequestOp(ranged(nil))}})
-	do(remove("c", "d"))
-	do(&pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)},
-		Failure: []*pb.RequestOp{RequestOp(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", "#4#"))}})}})
-	do(put("d", "#5#"))
-	do(remove("x", "z"))
-	ask(ranged(func(r *pb.RangeRequest) { r.Limit = 2 }))
-	ask(ranged(func(r *pb.RangeRequest) { r.Revision = 3 }))
-	ask(ranged(func(r *pb.RangeRequest) { r.CountOnly = true }))
-	return r, account
+func exchange() *scene {
+	s := &scene{r: NewRecorder(), state: NewVerifier(nil, 1)}
+	s.do(Applied, func(value string) proto.Message { return put("a", value) })
+	s.do(Applied, func(value string) proto.Message {
+		return &pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 2)},
+			Success: []*pb.RequestOp{RequestOp(put("c", value)), RequestOp(put("b", value)), RequestOp(ranged(nil))}}
+	})
+	s.do(Applied, deleteAll("c", "d"))
+	s.do(Applied, func(value string) proto.Message {
+		return &pb.TxnRequest{Compare: []*pb.Compare{modIs("a", 1)},
+			Failure: []*pb.RequestOp{RequestOp(&pb.TxnRequest{Success: []*pb.RequestOp{RequestOp(put("a", value))}})}}
+	})
+	s.do(Applied, func(value string) proto.Message { return put("d", value) })
+	s.do(NotApplied, deleteAll("x", "z"))
+	s.read(ranged(func(r *pb.RangeRequest) { r.Limit = 2 }))
+	s.read(ranged(func(r *pb.RangeRequest) { r.Revision = 3 }))
+	s.read(ranged(func(r *pb.RangeRequest) { r.CountOnly = true }))
+	return s
 }
 
 func TestVerifierAcceptsRightAnswers(t *testing.T) {
-	r, account := exchange()
-	require.Empty(t, NewVerifier(r, 1).Round(account))
+	s := exchange()
+	require.Empty(t, NewVerifier(s.r, 1).Round(s.account))
 }
 
 func TestVerifierFindsWrongAnswers(t *testing.T) {
@@ -100,9 +84,9 @@ func TestVerifierFindsWrongAnswers(t *testing.T) {
 		{"a key that is written twice", "a request that writes a key twice was accepted", func(r *Recorder) { r.ops[4].Twice = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, account := exchange()
-			c.spoil(r)
-			require.Contains(t, strings.Join(NewVerifier(r, 1).Round(account), "\n"), c.want)
+			s := exchange()
+			c.spoil(s.r)
+			require.Contains(t, strings.Join(NewVerifier(s.r, 1).Round(s.account), "\n"), c.want)
 		})
 	}
 }

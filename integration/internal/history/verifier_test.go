@@ -46,8 +46,8 @@ func (s *scene) finish(op *Op, outcome Outcome) {
 	}
 }
 
-func (s *scene) read(key, end string, revision int64) {
-	read := s.r.BeginRead(Read{Request: &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte(end), Revision: revision}})
+func (s *scene) read(request *pb.RangeRequest) {
+	read := s.r.BeginRead(Read{Request: request})
 	s.r.FinishRead(read, s.state.Revision(), proto.Clone(s.state.model.Execute(read.Request, s.state.Revision()).Answer))
 }
 
@@ -93,9 +93,9 @@ func newScene() *scene {
 	s.finish(s.r.Begin(func(int) Op { return Op{Revoke: 77} }), Applied) // 8, request 9
 	s.do(Applied, putAll(0, "b"))                                        // 9, request 10
 	s.do(Refused, putAll(99, "never"))                                   // -, request 11
-	s.read("a", "z", 0)
-	s.read("a", "z", 3)
-	s.read("a", "", 0)
+	s.read(ranged(nil))
+	s.read(ranged(func(r *pb.RangeRequest) { r.Revision = 3 }))
+	s.read(ranged(func(r *pb.RangeRequest) { r.RangeEnd = nil }))
 	return s
 }
 
