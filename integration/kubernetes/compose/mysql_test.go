@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -71,7 +72,7 @@ type node struct {
 // connect returns the nodes, at the addresses that they advertise to clients.
 func connect(t *testing.T, p *project, services []string) []*node {
 	t.Helper()
-	members, err := newClient(t, "http://127.0.0.1:"+p.env["N2_PORT"]).MemberList(t.Context())
+	members, err := harness.ClientOf(t, "http://127.0.0.1:"+p.env["N2_PORT"]).MemberList(t.Context())
 	require.NoError(t, err)
 	require.Len(t, members.Members, 3)
 	var nodes []*node
@@ -82,7 +83,7 @@ func connect(t *testing.T, p *project, services []string) []*node {
 		m := members.Members[at]
 		require.Equal(t, []string{"https://" + service + ":2380"}, m.PeerURLs)
 		require.Equal(t, []string{"http://127.0.0.1:" + p.env["N"+name[1:]+"_PORT"]}, m.ClientURLs)
-		n := &node{service: service, endpoint: m.ClientURLs[0], client: newClient(t, m.ClientURLs...)}
+		n := &node{service: service, endpoint: m.ClientURLs[0], client: harness.ClientOf(t, m.ClientURLs...)}
 		status, err := n.client.Status(t.Context(), n.endpoint)
 		require.NoError(t, err)
 		require.Equal(t, m.ID, status.Header.MemberId, "%s answers for another", n.endpoint)

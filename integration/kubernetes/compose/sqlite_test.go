@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -16,7 +17,7 @@ func TestSQLiteProfile(t *testing.T) {
 	p.profile = "sqlite"
 	p.run(25*time.Minute, "up", "--build", "--detach", "--wait", "--wait-timeout=600")
 	endpoint := "http://127.0.0.1:" + p.env["N1_PORT"]
-	c := newClient(t, endpoint)
+	c := harness.ClientOf(t, endpoint)
 	_, err := c.Put(t.Context(), "k", "v")
 	require.NoError(t, err)
 	members, err := c.MemberList(t.Context())
@@ -27,7 +28,7 @@ func TestSQLiteProfile(t *testing.T) {
 	first := p.container("sqlite-n1").ID
 	p.run(5*time.Minute, "up", "--force-recreate", "--detach", "--wait", "--wait-timeout=600")
 	require.NotEqual(t, first, p.container("sqlite-n1").ID)
-	got, err := newClient(t, endpoint).Get(t.Context(), "k")
+	got, err := harness.ClientOf(t, endpoint).Get(t.Context(), "k")
 	require.NoError(t, err)
 	require.Len(t, got.Kvs, 1)
 	require.Equal(t, "v", string(got.Kvs[0].Value))
