@@ -121,8 +121,8 @@ type Config struct {
 	headTimeout, idleTimeout time.Duration
 	// Those of transport.NewAnswers and NewRequests; tests change them.
 	answerProgressTimeout, requestProgressTimeout time.Duration
-	// Tests set these of forward.Config.
-	readAttempt, applyWait time.Duration
+	// Tests set that of forward.Config.
+	readAttempt time.Duration
 }
 
 const (

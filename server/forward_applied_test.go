@@ -4,10 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -54,18 +51,4 @@ func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
 		require.NoError(t, c.call(), name)
 		require.Equal(t, c.want, applied, name)
 	}
-}
-
-// TestForwardedWriteIsAnsweredInTime: a follower that cannot apply a write answers all
-// the same. TestWaitForTheWriteIsBounded of package forward has the bounds.
-func TestForwardedWriteIsAnsweredInTime(t *testing.T) {
-	p := newPair(t, func(c *Config) { c.applyWait = 50 * time.Millisecond })
-	p.follower.onApply = func(ctx context.Context, _ replica.Update) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	resp, err := pb.NewKVClient(p.conn).Put(testContext(t), &pb.PutRequest{Key: key})
-	require.NoError(t, err)
-	require.EqualValues(t, 77, resp.Header.Revision)
-	require.EqualValues(t, 1, testutil.ToFloat64(p.followerServer.forward.Collectors()[1].(prometheus.Counter)))
 }

@@ -7,14 +7,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/sqlbrain/sqlbrain/coder"
 )
 
-var (
-	key    = []byte("k")
-	record = &coder.Record{Key: key, Value: []byte("v"), CreateRevision: 1, ModRevision: 2, Version: 3, Lease: 4, Sub: 5}
-)
+var key = []byte("k")
 
 // requireStatus requires that err, of a call, has the code and the text.
 func requireStatus(t *testing.T, err error, code codes.Code, text string) {

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +50,7 @@ func exchange(t *testing.T, c *http.Client, method, url, body string, header ...
 	return resp, string(got)
 }
 
+// TestHTTP of integration/compat compares with etcd what etcd has too.
 func TestHTTPEndpoints(t *testing.T) {
 	const healthy = `{"health":"true","reason":""}`
 	noSpace := []quota.Alarm{{MemberID: fakeMember, Type: quota.AlarmNoSpace}}
@@ -63,13 +62,6 @@ func TestHTTPEndpoints(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"/version", fakeNode{}, 200, `{"etcdserver":"3.7.3","etcdcluster":"3.7.0","storage":"3.7.0"}`},
-		{"/nothing", fakeNode{}, 404, "404 page not found\n"},
-
-		{"/health", fakeNode{}, 200, healthy},
-		{"/health", fakeNode{alarms: noSpace}, 503, `{"health":"false","reason":"ALARM NOSPACE"}` + "\n"},
-		{"/health", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
-		{"/health?exclude=NOSPACE", fakeNode{alarms: noSpace}, 200, healthy},
 		{"/health?exclude=NOSPACE", fakeNode{alarms: corrupt}, 503, `{"health":"false","reason":"ALARM CORRUPT"}` + "\n"},
 		{"/health", fakeNode{serving: mvcc.ErrNotServing}, 503, `{"health":"false","reason":"RAFT NO LEADER"}` + "\n"},
 		{"/health?serializable=true", fakeNode{serving: mvcc.ErrNotServing}, 200, healthy},
@@ -78,14 +70,9 @@ func TestHTTPEndpoints(t *testing.T) {
 		{"/health", fakeNode{err: secret}, 503,
 			`{"health":"false","reason":"RANGE ERROR:sqlbrain: internal error; the server's log says more"}` + "\n"},
 
-		{"/livez", fakeNode{}, 200, "ok\n"},
-		{"/livez?verbose", fakeNode{}, 200, "[+]serializable_read ok\nok\n"},
-		{"/livez", fakeNode{alarms: corrupt}, 200, "ok\n"},
 		{"/livez", fakeNode{err: mvcc.ErrTimeout}, 503, "[-]serializable_read failed: etcdserver: request timed out\n\n"},
-		{"/livez/serializable_read", fakeNode{}, 200, "ok\n"},
 		{"/livez/linearizable_read", fakeNode{}, 404, "404 page not found\n"},
 
-		{"/readyz", fakeNode{}, 200, "ok\n"},
 		{"/readyz?verbose", fakeNode{}, 200, "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read " +
 			"ok\n[+]non_learner ok\n[+]serving ok\n[+]leader ok\n[+]watch_feed ok\n[+]database ok\nok\n"},
 		{"/readyz?verbose&exclude=data_corruption&exclude=nothing", fakeNode{alarms: corrupt}, 200,
@@ -95,10 +82,8 @@ func TestHTTPEndpoints(t *testing.T) {
 			"CORRUPT\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]serving ok\n[+]leader " +
 			"ok\n[+]watch_feed ok\n[+]database ok\n\n"},
 		{"/readyz/data_corruption", fakeNode{alarms: noSpace}, 200, "ok\n"},
-		{"/readyz/data_corruption?verbose", fakeNode{}, 200, "[+]data_corruption ok\nok\n"},
 		{"/readyz/linearizable_read", fakeNode{err: mvcc.ErrNotServing}, 503,
 			"[-]linearizable_read failed: etcdserver: no leader\n\n"},
-		{"/readyz/non_learner", fakeNode{}, 200, "ok\n"},
 		{"/readyz/serving", fakeNode{health: fakeHealth{stopped: fmt.Errorf("%w: data was lost", mvcc.ErrNotServing)}}, 503,
 			"[-]serving failed: " + mvcc.ErrNotServing.Error() + ": data was lost\n\n"},
 		{"/readyz/leader", fakeNode{health: fakeHealth{stopped: mvcc.ErrNotServing}}, 200, "ok\n"},
@@ -117,15 +102,6 @@ func TestHTTPEndpoints(t *testing.T) {
 			require.Equal(t, tt.status, status)
 			require.Equal(t, tt.body, body)
 		})
-	}
-}
-
-func TestEndpointsAreForGet(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	for _, path := range []string{"/health", "/readyz/data_corruption", "/version"} {
-		status, body := call(t, s, http.MethodPost, path, "")
-		require.Equal(t, 405, status, path)
-		require.Equal(t, "Method Not Allowed\n", body)
 	}
 }
 
@@ -207,35 +183,6 @@ func TestHosts(t *testing.T) {
 			require.Equal(t, 200, ask(s, h, "/version", tt.host), "%v", tt)
 		}
 	}
-}
-
-func TestGatewayStreamsWatches(t *testing.T) {
-	fake := newFakeStream()
-	s := startFake(t, &fakeNode{}, fake)
-	ctx, cancel := context.WithCancel(testContext(t))
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.ClientURLs()[0]+"/v3/watch",
-		strings.NewReader(`{"create_request":{"key":"aw=="}}`))
-	require.NoError(t, err)
-	requested := make(chan any, 1)
-	go func() {
-		requested <- <-fake.requests
-		// Not earlier: HTTP/1 loses what of the body was not read when the answer begins.
-		fake.responses <- &watch.Response{Created: true}
-	}()
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, resp.Body.Close()) }()
-	require.Equal(t, watch.CreateRequest{Key: key}, <-requested)
-	lines := bufio.NewScanner(resp.Body)
-	require.True(t, lines.Scan())
-	require.Contains(t, lines.Text(), `"created":true`)
-	fake.responses <- &watch.Response{Revision: 5, Events: []*watch.Event{{Record: record}}}
-	require.True(t, lines.Scan(), "events come before the body ends")
-	require.Contains(t, lines.Text(), `"kv":`)
-	cancel()
-	<-fake.closed
-	http.DefaultClient.CloseIdleConnections()
 }
 
 // What follows a request that is not JSON is not read as requests, and the end of the connection must be noticed all

@@ -28,12 +28,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestAddressInUse(t *testing.T) {
-	s := startFake(t, &fakeNode{}, nil)
-	requireRefused(t, "listen on "+s.ClientURLs()[0]+": the address is in use by another process",
-		func(c *Config) { c.ListenClientURLs = []string{loopback, s.ClientURLs()[0]} })
-}
-
 func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
 	// A socket without a listener is replaced.

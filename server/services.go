@@ -48,7 +48,7 @@ func (s *Server) newServices(r prometheus.Registerer, clientURLs []string) (*etc
 	r.MustRegister(g.Collectors()...)
 	if cfg.Router != nil {
 		s.forward = forward.New(forward.Config{Router: cfg.Router, Node: s.node.state, Guard: g, Timeout: cfg.RequestTimeout,
-			ReadAttempt: cfg.readAttempt, ApplyWait: cfg.applyWait})
+			ReadAttempt: cfg.readAttempt})
 		r.MustRegister(s.forward.Collectors()...)
 	}
 	peerURLs := cfg.PeerURLs

@@ -43,16 +43,6 @@ func TestWatchForwardsRequestsAndResponses(t *testing.T) {
 	requireStatus(t, err, codes.Unavailable, "etcdserver: server stopped")
 }
 
-func TestWatchEndsWithItsClient(t *testing.T) {
-	fake := newFakeStream()
-	s := startFake(t, &fakeNode{}, fake)
-	ctx, cancel := context.WithCancel(testContext(t))
-	_, err := pb.NewWatchClient(dial(t, s)).Watch(ctx)
-	require.NoError(t, err)
-	cancel()
-	<-fake.closed
-}
-
 func TestCallsThatNeedALeader(t *testing.T) {
 	n := &fakeNode{}
 	fake := newFakeStream()
@@ -161,22 +151,9 @@ func TestStopIsBounded(t *testing.T) {
 	require.Error(t, <-answered)
 }
 
-// TestRequestsRefused of package etcd has what is refused.
-func TestHandlersRefuseInvalidRequests(t *testing.T) {
-	conn := dial(t, startFake(t, &fakeNode{}, nil))
-	kv, ctx := pb.NewKVClient(conn), testContext(t)
-	second := func(_ any, err error) error { return err }
-	twice := []*pb.RequestOp{opPut(&pb.PutRequest{Key: key}), opPut(&pb.PutRequest{Key: key})}
-	stream, err := kv.RangeStream(ctx, &pb.RangeRequest{Key: key, SortOrder: pb.RangeRequest_DESCEND})
-	require.NoError(t, err)
-	requireStatus(t, second(stream.Recv()), codes.Unimplemented, "custom sort orders")
-	for want, err := range map[string]error{
-		"duplicate key":          second(kv.Txn(ctx, &pb.TxnRequest{Success: twice})),
-		"key is not provided":    second(kv.Txn(ctx, &pb.TxnRequest{Compare: []*pb.Compare{{}}})),
-		"key is not prov":        second(kv.Range(ctx, &pb.RangeRequest{})),
-		"key is not":             second(kv.DeleteRange(ctx, &pb.DeleteRangeRequest{})),
-		"unknown alarm action 9": second(pb.NewMaintenanceClient(conn).Alarm(ctx, &pb.AlarmRequest{Action: 9})),
-	} {
-		requireStatus(t, err, codes.InvalidArgument, want)
-	}
+// integration/compat compares with etcd which other requests are refused.
+func TestUnknownAlarmActionIsRefused(t *testing.T) {
+	_, err := pb.NewMaintenanceClient(dial(t, startFake(t, &fakeNode{}, nil))).Alarm(testContext(t),
+		&pb.AlarmRequest{Action: 9})
+	requireStatus(t, err, codes.InvalidArgument, "unknown alarm action 9")
 }

@@ -257,7 +257,7 @@ func TestAuth(t *testing.T) {
 			for _, r := range []struct{ key, end string }{
 				{"k", ""}, {"k", "k\x00"}, {"k", "l"}, {"j", "l"}, {"m", ""}, {"m1", "m2"}, {"m", "n"}, {"m", "o"}, {"m", "n\x00"},
 				{"l", "n"}, {"m", "\x00"},
-				{"n", "m"}, {"n", "n"}, {"x", "\x00"}, {"\x00", "\x00"}, {"o", ""},
+				{"n", "m"}, {"n", "n"}, {"x", "\x00"}, {"\x00", "\x00"}, {"", "\x00"}, {"o", ""},
 			} {
 				c.kv("Range", &pb.RangeRequest{Key: []byte(r.key), RangeEnd: []byte(r.end)})
 				c.kv("Range", &pb.RangeRequest{Key: []byte(r.key), RangeEnd: []byte(r.end), Serializable: true, CountOnly: true})

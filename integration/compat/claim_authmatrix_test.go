@@ -204,8 +204,9 @@ func (c *checker) callAllOld() {
 	old := status.Convert(rpctypes.ErrGRPCAuthOldRevision)
 	for _, call := range append(c.guardedCalls(), c.rootCalls()...) {
 		switch service, _, _ := strings.Cut(call.method, "/"); {
-		case call.method == "Auth/AuthStatus" || call.method == "Auth/Authenticate" || call.method == observeMethod:
-		case service == "Watch" || service == "KV" && call.method != "KV/Compact" || strings.HasPrefix(service, "v3"):
+		case call.method == "Auth/Authenticate" || call.method == observeMethod:
+		case call.method == "Auth/AuthStatus" || service == "Watch" || service == "KV" && call.method != "KV/Compact" ||
+			strings.HasPrefix(service, "v3"):
 			c.ask(call.method, call.req)
 		default:
 			got := status.Convert(c.p.subject.ask(call).err)

@@ -45,6 +45,10 @@ func TestSurface(t *testing.T) {
 		{"Cluster/MemberRemove", func(c *checker) {
 			c.needsCluster()
 			c.refused("Cluster/MemberRemove", &pb.MemberRemoveRequest{ID: 1}, codes.NotFound, "etcdserver: member not found")
+			a := c.askEach("Cluster/MemberRemove", func(s *side) proto.Message {
+				return &pb.MemberRemoveRequest{ID: c.member(s).ID}
+			})
+			c.holds(a.err != nil, "%s", a)
 		}},
 		{"Cluster/MemberUpdate", func(c *checker) {
 			c.needsCluster()
@@ -336,6 +340,7 @@ func TestHTTP(t *testing.T) {
 				"/livez?allowlist=serializable_read"} {
 				c.web("GET", path, "")
 			}
+			c.web("POST", "/readyz/data_corruption", "")
 		}},
 		{"GET /version", func(c *checker) {
 			_, body := c.web("GET", "/version", "")

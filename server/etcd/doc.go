@@ -14,7 +14,7 @@
 //   - A handler that reads or changes keys, leases, users, roles or alarms without asking the guard does not compile,
 //     because the calls take a permit, or refuses, because the zero watch.Decision does. Calls that take none (the
 //     node's status with its alarms, the members, MoveLeader, the ranges that are watched) are made by handlers that
-//     ask the guard first (TestEachCallNeedsItsPermission, in server/console TestUsersSeeOnlyWhatTheyMay).
+//     ask the guard first (in integration/compat TestAuthMatrix, in server/console TestUsersSeeOnlyWhatTheyMay).
 //   - Every error of the packages below has an answer, and answers never contain the text
 //     of an unexpected error (TestEveryErrorOfTheStoreHasAnAnswer, TestCausesAreLoggedNotSent).
 //   - A request cannot cost more than its bounds: the steps of a transaction, the size

@@ -70,9 +70,8 @@ type Config struct {
 	Guard   *guard.Guard
 	Timeout time.Duration // bound of a call, in addition to the caller's deadline
 
-	// Tests change these, which may be zero.
+	// Tests change this.
 	ReadAttempt time.Duration // bound of one attempt at a read; 0: a quarter of Timeout
-	ApplyWait   time.Duration // longest wait until this node has applied a write; 0: timing.ApplyWait
 }
 
 // Forwarder sends calls to the leader that this member cannot execute because it does not
@@ -98,9 +97,6 @@ type Forwarder struct {
 func New(cfg Config) *Forwarder {
 	if cfg.ReadAttempt == 0 {
 		cfg.ReadAttempt = cfg.Timeout / 4
-	}
-	if cfg.ApplyWait == 0 {
-		cfg.ApplyWait = timing.ApplyWait
 	}
 	f := &Forwarder{
 		cfg: cfg,
@@ -150,7 +146,7 @@ func (f *Forwarder) Unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 // awaitApplied waits, for a bounded time, until this node has applied the write req,
 // which the leader has answered with resp.
 func (f *Forwarder) awaitApplied(ctx context.Context, method string, req proto.Message, resp any) {
-	wait := f.cfg.ApplyWait
+	wait := timing.ApplyWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/2) // the answer must reach the client in time
 	}
