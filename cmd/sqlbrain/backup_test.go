@@ -41,102 +41,6 @@ func requireOnly(t *testing.T, directory string, names ...string) {
 	require.Equal(t, names, got)
 }
 
-// TestBackupUnderWrites: a backup ends while clients write, and holds the store at one revision.
-func TestBackupUnderWrites(t *testing.T) {
-	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
-		large := 4 << 20
-		if t.Name() == "TestBackupUnderWrites/sqlite" {
-			large = 110 << 20
-		}
-		n := startNode(t, "--datastore", datastore)
-		c := n.client(t)
-		ctx := testContext(t)
-		value := string(bytes.Repeat([]byte("v"), 1<<20))
-		for i := range large >> 20 {
-			_, err := c.Put(ctx, fmt.Sprintf("large/%d", i), value)
-			require.NoError(t, err)
-		}
-		lease, err := c.Grant(ctx, 10_000)
-		require.NoError(t, err)
-		_, err = c.Put(ctx, "leased", "", clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
-		_, err = c.RoleAdd(ctx, "reader")
-		require.NoError(t, err)
-
-		var written atomic.Int64
-		enough := make(chan struct{})
-		stop := make(chan struct{})
-		done := make(chan error, 1)
-		go func() {
-			done <- func() error {
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return nil
-					default:
-					}
-					v := fmt.Sprint(i)
-					if _, err := c.Txn(ctx).Then(clientv3.OpPut("pair/a", v), clientv3.OpPut("pair/b", v),
-						clientv3.OpPut("many/"+v, v)).Commit(); err != nil {
-						return err
-					}
-					if written.Add(1) == 20 {
-						close(enough)
-					}
-				}
-			}()
-		}()
-		<-enough
-		directory := t.TempDir()
-		file := filepath.Join(directory, "backup.db")
-		var a answer
-		for during := int64(0); during == 0; { // until clients have written while it ran
-			require.NoError(t, os.RemoveAll(file))
-			before := written.Load()
-			a = succeed(t, "backup", "--to", file, "--datastore", datastore, "-o", "json")
-			during = written.Load() - before
-		}
-		close(stop)
-		require.NoError(t, <-done)
-		var report struct{ Revision, Bytes int64 }
-		require.NoError(t, json.Unmarshal([]byte(a.stdout), &report))
-		require.Greater(t, report.Bytes, int64(large))
-		requireOnly(t, directory, "backup.db")
-		info, err := os.Stat(file)
-		require.NoError(t, err)
-		require.Equal(t, fs.FileMode(0o600), info.Mode())
-		require.Equal(t, report.Bytes, info.Size())
-
-		copied := sqliteURL(t)
-		// Without the hash, restore checks that no revision is missing.
-		a = succeed(t, "restore", file, "--datastore", copied, "--skip-hash-check")
-		require.Contains(t, a.stdout, "roles 1")
-		require.Contains(t, a.stdout, "leases      1")
-		restored := startNode(t, "--datastore", copied)
-		r := restored.client(t)
-		for _, key := range []string{"pair/a", "pair/b"} {
-			want, err := c.Get(ctx, key, clientv3.WithRev(report.Revision))
-			require.NoError(t, err)
-			got, err := r.Get(ctx, key)
-			require.NoError(t, err)
-			require.Equal(t, report.Revision, got.Header.Revision)
-			require.Equal(t, want.Kvs, got.Kvs)
-		}
-		want, err := c.HashKV(ctx, c.Endpoints()[0], report.Revision)
-		require.NoError(t, err)
-		got, err := r.HashKV(ctx, r.Endpoints()[0], report.Revision)
-		require.NoError(t, err)
-		require.Equal(t, want.Hash, got.Hash)
-		require.Zero(t, restored.stop())
-		newest := want.Header.Revision
-		require.Zero(t, n.stop())
-
-		// The server need not run.
-		a = succeed(t, "backup", "--to", filepath.Join(directory, "later.db"), "--datastore", datastore)
-		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", newest))
-	})
-}
-
 func TestBackupIsRefused(t *testing.T) {
 	directory := t.TempDir()
 	file := filepath.Join(directory, "backup.db")
@@ -206,9 +110,17 @@ func TestBackupNeedsTheRightToReadOnly(t *testing.T) {
 	n := startNode(t, "--datastore", database)
 	n.put(t, "k", "v")
 	require.Zero(t, n.stop())
-	file := filepath.Join(t.TempDir(), "backup.db")
-	a := succeed(t, "backup", "--to", file, "--datastore", newUser(t, database, "SELECT"))
-	require.Contains(t, a.stdout, "revision    2")
+	directory := t.TempDir()
+	file := filepath.Join(directory, "backup.db")
+	a := succeed(t, "backup", "--to", file, "--datastore", newUser(t, database, "SELECT"), "-o", "json")
+	var report struct{ Revision, Bytes int64 }
+	require.NoError(t, json.Unmarshal([]byte(a.stdout), &report))
+	require.EqualValues(t, 2, report.Revision)
+	requireOnly(t, directory, "backup.db")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), info.Mode())
+	require.Equal(t, report.Bytes, info.Size())
 }
 
 // TestServerBacksUp: the leader writes a backup, and exports how old it is.
@@ -286,112 +198,111 @@ func TestCredentialsOfThePod(t *testing.T) {
 	require.EqualValues(t, 1, asked.Load())
 }
 
-// TestContinuousBackup follows a server on each engine, is stopped and started again, and is restored to a moment
+// TestContinuousBackup follows a server, is stopped and started again, and is restored to a moment
 // before everything was deleted.
 func TestContinuousBackup(t *testing.T) {
-	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
-		n := startNode(t, "--datastore", datastore)
-		c, ctx := n.client(t), testContext(t)
-		target := "file://" + filepath.ToSlash(t.TempDir())
-		place, err := backup.OpenPlace(target, nil)
+	datastore := sqliteURL(t)
+	n := startNode(t, "--datastore", datastore)
+	c, ctx := n.client(t), testContext(t)
+	target := "file://" + filepath.ToSlash(t.TempDir())
+	place, err := backup.OpenPlace(target, nil)
+	require.NoError(t, err)
+	identity, err := age.GenerateX25519Identity()
+	require.NoError(t, err)
+	identities := []age.Identity{identity}
+	file := filepath.Join(t.TempDir(), "identity")
+	require.NoError(t, os.WriteFile(file, []byte(identity.String()), 0o600))
+	lease, err := c.Grant(ctx, 10_000)
+	require.NoError(t, err)
+	put := func(key string) int64 {
+		t.Helper()
+		res, err := c.Put(ctx, key, "v", clientv3.WithLease(lease.ID))
 		require.NoError(t, err)
-		identity, err := age.GenerateX25519Identity()
-		require.NoError(t, err)
-		identities := []age.Identity{identity}
-		file := filepath.Join(t.TempDir(), "identity")
-		require.NoError(t, os.WriteFile(file, []byte(identity.String()), 0o600))
-		lease, err := c.Grant(ctx, 10_000)
-		require.NoError(t, err)
-		put := func(key string) int64 {
-			t.Helper()
-			res, err := c.Put(ctx, key, "v", clientv3.WithLease(lease.ID))
-			require.NoError(t, err)
-			return res.Header.Revision
-		}
-		ship := func(until int64) {
-			t.Helper()
-			running, stop := context.WithCancel(ctx)
-			defer stop()
-			done := make(chan answer, 1)
-			go func() {
-				var stdout, stderr bytes.Buffer
-				code := run(running, []string{"backup", "--to", target, "--continuous", "--backup-recipient",
-					identity.Recipient().String(), "--datastore", datastore}, nil, &stdout, &stderr)
-				done <- answer{code, stdout.String(), stderr.String()}
-			}()
-			eventually.True(t, "the backup has it", func() bool {
-				b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities}, backup.Moment{})
-				if err != nil {
-					return false
-				}
-				revision, _ := b.Newest()
-				return b.Close() == nil && revision >= until
-			})
-			stop()
-			a := <-done
-			a.requireNoSecret(t)
-			require.Zero(t, a.code, a.stderr)
-			require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", until))
-		}
-		ship(put("first"))
-		for i := range 30 {
-			put(fmt.Sprint("k", i))
-		}
-		kept := put("last")
-		ship(kept)
-		_, err = c.Delete(ctx, "", clientv3.WithPrefix())
-		require.NoError(t, err)
-		ship(kept + 1)
+		return res.Header.Revision
+	}
+	ship := func(until int64) {
+		t.Helper()
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		done := make(chan answer, 1)
+		go func() {
+			var stdout, stderr bytes.Buffer
+			code := run(running, []string{"backup", "--to", target, "--continuous", "--backup-recipient",
+				identity.Recipient().String(), "--datastore", datastore}, nil, &stdout, &stderr)
+			done <- answer{code, stdout.String(), stderr.String()}
+		}()
+		eventually.True(t, "the backup has it", func() bool {
+			b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities}, backup.Moment{})
+			if err != nil {
+				return false
+			}
+			revision, _ := b.Newest()
+			return b.Close() == nil && revision >= until
+		})
+		stop()
+		a := <-done
+		a.requireNoSecret(t)
+		require.Zero(t, a.code, a.stderr)
+		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", until))
+	}
+	ship(put("first"))
+	for i := range 30 {
+		put(fmt.Sprint("k", i))
+	}
+	kept := put("last")
+	ship(kept)
+	_, err = c.Delete(ctx, "", clientv3.WithPrefix())
+	require.NoError(t, err)
+	ship(kept + 1)
 
-		moments := []string{"diff", "--at", fmt.Sprint(kept - 5), "--and", fmt.Sprint(kept + 1)}
-		was := succeed(t, append(moments, "--datastore", datastore)...)
-		require.Equal(t, 27, strings.Count(was.stdout, "deleted"), "first, and k0 to k25")
-		is := succeed(t, append(moments, "--from", target, "--backup-identity", file)...)
-		require.Equal(t, was.stdout, is.stdout)
+	moments := []string{"diff", "--at", fmt.Sprint(kept - 5), "--and", fmt.Sprint(kept + 1)}
+	was := succeed(t, append(moments, "--datastore", datastore)...)
+	require.Equal(t, 27, strings.Count(was.stdout, "deleted"), "first, and k0 to k25")
+	is := succeed(t, append(moments, "--from", target, "--backup-identity", file)...)
+	require.Equal(t, was.stdout, is.stdout)
 
-		other := sqliteURL(t)
-		a := succeed(t, "restore", "--from", target, "--backup-identity", file, "--at", fmt.Sprint(kept), "--datastore", other)
-		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
-		restored := startNode(t, "--datastore", other).client(t)
-		for _, at := range []int64{kept, kept - 5} {
-			was, err := c.HashKV(ctx, n.endpoint, at)
-			require.NoError(t, err)
-			is, err := restored.HashKV(ctx, restored.Endpoints()[0], at)
-			require.NoError(t, err)
-			require.Equal(t, was.Hash, is.Hash, "revision %d", at)
-		}
-		held, err := restored.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+	other := sqliteURL(t)
+	a := succeed(t, "restore", "--from", target, "--backup-identity", file, "--at", fmt.Sprint(kept), "--datastore", other)
+	require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
+	restored := startNode(t, "--datastore", other).client(t)
+	for _, at := range []int64{kept, kept - 5} {
+		was, err := c.HashKV(ctx, n.endpoint, at)
 		require.NoError(t, err)
-		require.Len(t, held.Keys, 32)
+		is, err := restored.HashKV(ctx, restored.Endpoints()[0], at)
+		require.NoError(t, err)
+		require.Equal(t, was.Hash, is.Hash, "revision %d", at)
+	}
+	held, err := restored.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+	require.NoError(t, err)
+	require.Len(t, held.Keys, 32)
 
-		verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
-		a = succeed(t, append(verify, "--datastore", datastore)...)
-		require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
-		require.Contains(t, a.stdout, "complete    until ")
-		require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d, and has 0 newer ones", kept+1))
-		for _, order := range [][]string{{"--at", "1m", "--and", "2m"}, {"--at", "3", "--and", "2"}} {
-			execute(t, append([]string{"diff", "--from", target, "--backup-identity", file}, order...)...).requireRefused(t,
-				"is later than --and")
-		}
-		execute(t, append(verify, "--datastore", other)...).requireRefused(t,
-			fmt.Sprintf("is at revision %d, and the backup at %d", kept, kept+1))
-		segments, err := filepath.Glob(filepath.Join(strings.TrimPrefix(target, "file://"), "log-*"))
-		require.NoError(t, err)
-		content, err := os.ReadFile(segments[0])
-		require.NoError(t, err)
-		require.NoError(t, os.Remove(segments[0]))
-		damaged := execute(t, verify...)
-		damaged.requireRefused(t, "the backup is damaged")
-		require.Contains(t, damaged.stdout, filepath.Base(segments[0]))
-		require.NoError(t, os.WriteFile(segments[0], content, 0o600))
+	verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
+	a = succeed(t, append(verify, "--datastore", datastore)...)
+	require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
+	require.Contains(t, a.stdout, "complete    until ")
+	require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d, and has 0 newer ones", kept+1))
+	for _, order := range [][]string{{"--at", "1m", "--and", "2m"}, {"--at", "3", "--and", "2"}} {
+		execute(t, append([]string{"diff", "--from", target, "--backup-identity", file}, order...)...).requireRefused(t,
+			"is later than --and")
+	}
+	execute(t, append(verify, "--datastore", other)...).requireRefused(t,
+		fmt.Sprintf("is at revision %d, and the backup at %d", kept, kept+1))
+	segments, err := filepath.Glob(filepath.Join(strings.TrimPrefix(target, "file://"), "log-*"))
+	require.NoError(t, err)
+	content, err := os.ReadFile(segments[0])
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(segments[0]))
+	damaged := execute(t, verify...)
+	damaged.requireRefused(t, "the backup is damaged")
+	require.Contains(t, damaged.stdout, filepath.Base(segments[0]))
+	require.NoError(t, os.WriteFile(segments[0], content, 0o600))
 
-		for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
-			"noon": "neither a time", "0": "revisions begin at 1", "0001-01-01T00:00:00Z": "is no time of a commit"} {
-			execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",
-				sqliteURL(t)).requireRefused(t, want)
-		}
-		execute(t, "restore", "--from", target, "--datastore", sqliteURL(t)).requireRefused(t, "the backup is encrypted")
-		execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "are for a continuous backup")
-		execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no place")
-	})
+	for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
+		"noon": "neither a time", "0": "revisions begin at 1", "0001-01-01T00:00:00Z": "is no time of a commit"} {
+		execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",
+			sqliteURL(t)).requireRefused(t, want)
+	}
+	execute(t, "restore", "--from", target, "--datastore", sqliteURL(t)).requireRefused(t, "the backup is encrypted")
+	execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "are for a continuous backup")
+	execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no place")
 }

@@ -203,18 +203,6 @@ func TestDoctorOnMySQL(t *testing.T) {
 	}
 }
 
-func TestDoctorReportsWhyItCannotConnect(t *testing.T) {
-	good := mysqlUser(t, "ALL PRIVILEGES")
-	a, found := examined(t, "--datastore", strings.Replace(good, "@", "wrong@", 1))
-	require.Equal(t, 1, a.code)
-	require.Equal(t, doctor.Fail, found["reachable"].Status)
-	require.Contains(t, found["reachable"].Advice, "user and password")
-
-	a, found = examined(t, "--datastore", good[:strings.LastIndexByte(good, '/')]+"/does_not_exist")
-	require.Equal(t, 1, a.code)
-	require.NotEmpty(t, found["reachable"].Advice)
-}
-
 // TestServeGivesTheAdviceOfDoctor on faults of the database, among them a port where something
 // else listens. It never answers; doctor does not wait for that for long.
 func TestServeGivesTheAdviceOfDoctor(t *testing.T) {

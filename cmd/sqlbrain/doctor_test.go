@@ -35,6 +35,9 @@ func TestDoctorOnEachProduct(t *testing.T) {
 			{"SET GLOBAL wait_timeout = 20", "timeouts", "SET GLOBAL wait_timeout = 28800", ""},
 			{"SET GLOBAL max_execution_time = 500", "timeouts", "SET GLOBAL max_execution_time = 0", enginetest.ExecutionTime},
 			{"SET GLOBAL max_statement_time = 0.5", "timeouts", "SET GLOBAL max_statement_time = 0", enginetest.StatementTime},
+			// No server replicates here.
+			{"SET GLOBAL rpl_semi_sync_master_enabled = ON", "replication", "SET GLOBAL rpl_semi_sync_master_enabled = OFF",
+				enginetest.SemiSynchronous},
 		} {
 			if !p.Can(fault.needs) {
 				continue
@@ -70,17 +73,6 @@ func TestTheConsoleShowsWhatDoctorFinds(t *testing.T) {
 			require.Zero(t, n.stop())
 		})
 	}
-}
-
-// TestDoctorOnSemiSynchronousReplication: MariaDB has it built in. No
-// server replicates here, which is the first finding.
-func TestDoctorOnSemiSynchronousReplication(t *testing.T) {
-	server := enginetest.MariaDB.StartServer(t)
-	enginetest.Exec(t, server.URL(), "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-	_, found := examined(t, "--datastore", newUser(t, server.URL(), "ALL PRIVILEGES"))
-	f := found["replication"]
-	require.Equal(t, doctor.Warn, f.Status, "%+v", f)
-	require.Contains(t, f.Detail, "semi-synchronous")
 }
 
 // TestDoctorFindsConnectionsThatAreSpread over two servers, as a name with two

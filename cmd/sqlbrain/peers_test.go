@@ -10,12 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
@@ -29,40 +23,6 @@ func TestSQLiteHasNoPeerPort(t *testing.T) {
 	r, err := n.client(t).MemberList(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"https://" + address}, r.Members[0].PeerURLs)
-}
-
-// TestMembersNeedNoSettingsToTrustEachOther: they forward their clients' writes, and a
-// process that is no member gets nothing from their peer ports, whatever it knows.
-func TestMembersNeedNoSettingsToTrustEachOther(t *testing.T) {
-	database := enginetest.Database(t)
-	arguments := func(name, peer string, more ...string) []string {
-		return append([]string{
-			"--datastore", database, "--name", name, "--listen-client-urls=http://127.0.0.1:0", "--listen-peer-urls=" + peer,
-		}, more...)
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", enginetest.FreePort(t))
-	n1 := startNode(t, arguments("n1", "http://"+address)...) // as an etcd's command line has it
-	n2 := startNode(t, arguments("n2", fmt.Sprintf("https://127.0.0.1:%d", enginetest.FreePort(t)))...)
-	var cluster uint64
-	for _, n := range []*node{n1, n2} {
-		r, err := n.client(t).Put(t.Context(), "k", n.endpoint)
-		require.NoError(t, err)
-		cluster = r.Header.ClusterId
-	}
-
-	a := execute(t, append([]string{"serve"},
-		arguments("n3", "https://127.0.0.1:0", "--initial-advertise-peer-urls=https://"+address)...)...)
-	a.requireRefused(t, `member "n1"`, "--initial-advertise-peer-urls")
-
-	steal := func() error {
-		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		require.NoError(t, err)
-		defer func() { require.NoError(t, conn.Close()) }()
-		ctx := metadata.AppendToOutgoingContext(context.Background(), "sqlbrain-cluster", fmt.Sprintf("%x", cluster))
-		_, err = pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("k")})
-		return err
-	}
-	require.Equal(t, codes.Unavailable, status.Code(steal()))
 }
 
 // TestUnusableSettingsReplaceNoMember: a process that cannot serve with its settings must find that out before it takes

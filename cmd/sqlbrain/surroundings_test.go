@@ -60,12 +60,7 @@ func TestInvalidCommandLinesAreRefused(t *testing.T) {
 		{"--election-timeout=1000", "--election-timeout is a flag of etcd that sqlbrain does not have"},
 		{"serve now", `unknown command "now"`},
 		{"--max-txn-ops=0", "--max-txn-ops: 0 is too small"},
-		{"--max-txn-ops=many", `--max-txn-ops: invalid value "many"`},
-		{"--auto-compaction-mode=sometimes", `--auto-compaction-mode: invalid value "sometimes"`},
-		{"--datastore=oracle://u:Geheim@h/d", "unknown scheme"},
 		{"--datastore=mysql://u:Geheim@127.0.0.1:1/", "database"},
-		{"--datastore=sqlite://x?nosuch=1", "nosuch"},
-		{"--config-file=/does/not/exist", "/does/not/exist"},
 		{"migrate", "name one of up, down, version and force"},
 		{"migrate sideways", `unknown command "sideways"`},
 		{"migrate force x", `"x" is not a version`},
@@ -119,26 +114,6 @@ func TestUnusableSQLiteFilesAreRefused(t *testing.T) {
 		serve(t, "--migrate=verify", "--datastore", sqliteURL(t)).requireRefused(t, "has no sqlbrain schema",
 			"sqlbrain migrate up --datastore")
 	})
-	t.Run("another program's table", func(t *testing.T) {
-		raw := sqliteURL(t)
-		sqliteExec(t, raw, "CREATE TABLE object (id INT, name TEXT)", "INSERT INTO object VALUES (1, 'theirs')")
-		serve(t, "--datastore", raw).requireRefused(t, "belongs to another program")
-		execute(t, "migrate", "up", "--datastore", raw).requireRefused(t, "belongs to another program")
-		execute(t, "migrate", "down", "--yes", "--datastore", raw).requireRefused(t, "belongs to another program")
-		sqliteExec(t, raw, "UPDATE object SET name = 'still there' WHERE id = 1")
-	})
-	for state, statement := range map[string]string{
-		"newer than this binary": "UPDATE schema_migrations SET version = 999",
-		"did not finish":         "UPDATE schema_migrations SET dirty = TRUE",
-	} {
-		t.Run(state, func(t *testing.T) {
-			raw := sqliteURL(t)
-			succeed(t, "migrate", "up", "--datastore", raw)
-			sqliteExec(t, raw, statement)
-			serve(t, "--datastore", raw).requireRefused(t, state)
-			serve(t, "--migrate=verify", "--datastore", raw).requireRefused(t, state)
-		})
-	}
 }
 
 // changed returns raw with a part replaced.
@@ -174,16 +149,6 @@ func TestUnreachableMySQLIsExplained(t *testing.T) {
 			})
 		}
 	})
-}
-
-func TestPasswordFileReplacesThePasswordInTheURL(t *testing.T) {
-	withPassword := mysqlUser(t, "ALL PRIVILEGES")
-	without := changed(t, withPassword, func(u *url.URL) { u.User = url.User(u.User.Username()) })
-	file := writeTemp(t, "password", secret+"\n")
-	succeed(t, "migrate", "up", "--datastore", without, "--datastore-password-file", file)
-	require.Zero(t, executeEnv(t, []string{"SQLBRAIN_DATASTORE=" + withPassword}, "migrate", "version").code)
-	wrong := writeTemp(t, "password", secret+"wrong")
-	serve(t, "--datastore", without, "--datastore-password-file", wrong).requireRefused(t, "Access denied")
 }
 
 func TestReadOnlyMySQL(t *testing.T) {

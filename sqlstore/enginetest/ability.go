@@ -20,6 +20,7 @@ const (
 	FlushSetting    Ability = "innodb_flush_log_at_trx_commit has an effect"
 	ExecutionTime   Ability = "max_execution_time"
 	StatementTime   Ability = "max_statement_time"
+	SemiSynchronous Ability = "semi-synchronous replication without a plugin"
 	// ChosenClustering: the primary key may be chosen not to be clustered.
 	ChosenClustering Ability = "CLUSTERED"
 )
@@ -40,9 +41,9 @@ func (p Product) IdleTransaction() string {
 // lacking are the abilities that products do not have.
 var lacking = map[Product][]Ability{
 	MariaDB: {ExecutionTime, ChosenClustering},
-	MySQL:   {StatementTime, ChosenClustering},
+	MySQL:   {StatementTime, SemiSynchronous, ChosenClustering},
 	tidb: {MyISAM, RowFormat, Rebuild, PreparedCounter, Replicas, ConnectionLimit, CreateProbe, BackquotedNames,
-		CaseFolding, Serializable, FlushSetting, StatementTime},
+		CaseFolding, Serializable, FlushSetting, StatementTime, SemiSynchronous},
 }
 
 // Can reports whether servers of the product have the ability. Tests ask this in place of the product's name.

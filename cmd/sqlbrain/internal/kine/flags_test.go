@@ -43,20 +43,6 @@ func TestDefaults(t *testing.T) {
 	require.False(t, s.Given("listen-peer-urls"))
 }
 
-// TestKamaji: the command line of Kamaji's sidecar with TLS to the database.
-func TestKamaji(t *testing.T) {
-	s, notes, err := translate(t, nil, "--endpoint", "mysql://tenant:pass@tcp(mysql.db:3306)/tenant", "--listen-address",
-		"unix:///uds/kine.sock",
-		"--ca-file", "/certs/ca.crt", "--cert-file", "/certs/server.crt", "--key-file", "/certs/server.key")
-	require.NoError(t, err)
-	require.Empty(t, notes)
-	require.Equal(t, []string{"unix:///uds/kine.sock"}, s.Server.ListenClientURLs)
-	require.Equal(t, "/certs/ca.crt", s.URL().TLS.CA)
-	require.Equal(t, "/certs/server.crt", s.URL().TLS.Cert)
-	require.Equal(t, "true", s.URL().TLS.Mode)
-	require.Empty(t, s.Server.TLS.CertFile)
-}
-
 func TestEveryFlag(t *testing.T) {
 	certificate := "x"
 	s, notes, err := translate(t, []string{"SQLBRAIN_QUOTA_BACKEND_BYTES=7", "SQLBRAIN_LOG_LEVEL=error"},
