@@ -126,20 +126,6 @@ func TestUpMakesTheTableAndDownRemovesIt(t *testing.T) {
 	})
 }
 
-// Keys that differ in case, trailing bytes or what a collation folds are
-// different keys.
-func TestKeysAreBytes(t *testing.T) {
-	onEveryEngine(t, func(t *testing.T, g target) {
-		db := g.open()
-		g.up(t, db)
-		keys := []string{"", "a", "A", "a ", "a\x00", "\xff\xfe", "\xc3\xa4", "\xc3\x84"}
-		for _, k := range keys {
-			_, err := db.Exec("INSERT INTO object (internal_key, object_value) VALUES (?, ?)", []byte(k), []byte{})
-			require.NoError(t, err, "%q", k)
-		}
-	})
-}
-
 func TestSQLiteRefusesText(t *testing.T) {
 	g := sqliteTarget(t)
 	db := g.open()
@@ -278,18 +264,6 @@ func TestADirtySchemaIsRefusedUntilForced(t *testing.T) {
 		require.ErrorIs(t, migrations.Down(t.Context(), g.dialect, db), migrations.ErrDirty)
 		require.NoError(t, migrations.Force(t.Context(), g.dialect, db, 1))
 		require.NoError(t, g.verify(db))
-		require.NoError(t, migrations.Up(t.Context(), g.dialect, db))
-	})
-}
-
-// A migration that was cut off before it made the table is forced back to 0.
-func TestADirtyEmptySchemaCanStartAgain(t *testing.T) {
-	onEveryEngine(t, func(t *testing.T, g target) {
-		db := g.open()
-		g.up(t, db)
-		exec(t, db, "UPDATE schema_migrations SET dirty = TRUE", "DROP TABLE object")
-		require.ErrorIs(t, migrations.Up(t.Context(), g.dialect, db), migrations.ErrDirty)
-		require.NoError(t, migrations.Force(t.Context(), g.dialect, db, 0))
 		require.NoError(t, migrations.Up(t.Context(), g.dialect, db))
 	})
 }

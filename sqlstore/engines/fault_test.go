@@ -260,28 +260,6 @@ func TestServerErrorsKeepTheirMeaning(t *testing.T) {
 	require.LessOrEqual(t, *n, 10)
 }
 
-func TestUnreachableDatabase(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t *testing.T, database func(testing.TB) string) {
-		b := openBroken(t, database)
-		ctx := context.Background()
-		b.faults.SetUnreachable(true)
-		for i := range 4 {
-			applied, err := b.commit(ctx, t, shapes["transaction"])
-			require.False(t, applied, i)
-			require.ErrorIs(t, err, sqlstore.ErrUnavailable)
-			require.NotErrorIs(t, err, sqlstore.ErrUncertain)
-			if _, err := b.store.Get(ctx, []byte("plain")); !errors.Is(err, sqlstore.ErrUnavailable) {
-				t.Errorf("Get: %v, want ErrUnavailable", err)
-			}
-		}
-		b.faults.SetUnreachable(false)
-		if applied, err := b.commit(ctx, t, shapes["one statement"]); err != nil || !applied {
-			t.Errorf("reachable again: %v", err)
-		}
-	})
-}
-
 func TestReadsAreNeverCutShort(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, database func(testing.TB) string) {

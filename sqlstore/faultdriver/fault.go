@@ -26,9 +26,6 @@ const (
 // whether the engine executed the statement.
 var ErrLost = fmt.Errorf("faultdriver: connection lost: %w", io.ErrUnexpectedEOF)
 
-// ErrUnreachable is what dialling answers while the engine is unreachable.
-var ErrUnreachable = fmt.Errorf("faultdriver: connection refused: %w", io.EOF)
-
 // Statement is what a Plan is asked about.
 type Statement struct {
 	N    int // counted from 1 since the plan was set, over all connections

@@ -127,14 +127,3 @@ func TestRowsBreakOff(t *testing.T) {
 	faults.Set(nil)
 	requireRows(t, db, 3, "")
 }
-
-func TestUnreachable(t *testing.T) {
-	faults, db := open(t)
-	faults.SetUnreachable(true)
-	for _, want := range []error{faultdriver.ErrLost, faultdriver.ErrUnreachable} { // of an open connection, of dialling
-		_, err := db.Exec("INSERT INTO t VALUES (1)")
-		require.ErrorIs(t, err, want)
-	}
-	faults.SetUnreachable(false)
-	requireRows(t, db, 0, "")
-}

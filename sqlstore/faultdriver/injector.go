@@ -15,12 +15,11 @@ type Plan func(Statement) Fault
 // Injector injects faults into the connections of the connectors it wraps. Safe
 // for concurrent use.
 type Injector struct {
-	mu          sync.Mutex
-	plan        Plan
-	n           int
-	seen        []Statement
-	unreachable bool
-	conns       int // open ones
+	mu    sync.Mutex
+	plan  Plan
+	n     int
+	seen  []Statement
+	conns int // open ones
 }
 
 // New returns an injector that injects nothing yet.
@@ -38,15 +37,6 @@ func (i *Injector) Seen() []Statement {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.seen)
-}
-
-// SetUnreachable cuts the engine off, or makes it reachable again: while it is
-// cut off dialling fails with ErrUnreachable, and every connection that is used
-// breaks, with ErrLost, before the engine gets the statement.
-func (i *Injector) SetUnreachable(yes bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.unreachable = yes
 }
 
 // Conns returns the number of open connections.
@@ -98,15 +88,8 @@ func (i *Injector) ask(kind Kind, text string) Fault {
 	i.n++
 	s := Statement{N: i.n, Kind: kind, Text: text}
 	i.seen = append(i.seen, s)
-	var f Fault
-	if i.plan != nil {
-		f = i.plan(s)
+	if i.plan == nil {
+		return Fault{}
 	}
-	if i.unreachable {
-		f = Fault{Before: ErrLost, Cut: true}
-		if kind == Connect {
-			f = Fault{Before: ErrUnreachable}
-		}
-	}
-	return f
+	return i.plan(s)
 }

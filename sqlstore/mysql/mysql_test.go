@@ -258,22 +258,3 @@ func TestManyShapesOfStatements(t *testing.T) {
 		}
 	})
 }
-
-func TestMissingRowIsReported(t *testing.T) {
-	t.Parallel()
-	onServers(t, func(t *testing.T, p enginetest.Product) {
-		s := openURL(t, p.Database(t), sqlstore.Options{})
-		if err := swapFence(context.Background(), s, 2); !errors.Is(err, sqlstore.ErrRowMissing) {
-			t.Errorf("the fence row is gone: %v, want ErrRowMissing", err)
-		}
-		// Where it can be told in time it is a conflict.
-		b := s.BeginBatchWrite()
-		b.CAS(coder.EncodeIndexKey([]byte("k")), coder.EncodeIndex(coder.Index{ModRevision: 9, PrevRevision: 8}),
-			coder.EncodeIndex(coder.Index{ModRevision: 8}))
-		b.Put([]byte("put"), []byte("x"))
-		var c *sqlstore.Conflict
-		if err := b.Commit(context.Background()); !errors.As(err, &c) {
-			t.Errorf("in a transaction: %v, want a *Conflict", err)
-		}
-	})
-}
