@@ -181,16 +181,6 @@ func TestFailuresAreLoggedOncePerChange(t *testing.T) {
 	require.InEpsilon(t, 20, testutil.ToFloat64(p.outcomes.WithLabelValues(outcomeRefused)), 0)
 }
 
-func TestProbesReportWhetherTheMemberAccepts(t *testing.T) {
-	server, client := newProcess(t, memberID, 1), newProcess(t, caller, 1)
-	introduce(server, client)
-	peerURL := server.listen(t)
-	require.NoError(t, client.client(t, peerURL).Probe(testContext(t)))
-	stranger := newProcess(t, caller, 1)
-	stranger.table.set(server.Member)
-	require.Error(t, stranger.client(t, peerURL).Probe(testContext(t)))
-}
-
 func TestRevokedMembersLoseTheirConnections(t *testing.T) {
 	for name, now := range map[string]func(server, client *process) []member.Member{
 		"removed": func(server, _ *process) []member.Member { return []member.Member{server.Member} },

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
@@ -21,31 +20,6 @@ func changeUsers(t testing.TB, m *testNode) int64 {
 	})
 	require.NoError(t, err)
 	return m.Replica().Auth.Rows().Version
-}
-
-func TestFollowersLearnOfUsersAndRoles(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, newMemory(t), slow, 3)
-	first := g.leader()
-	version := changeUsers(t, first)
-	for _, f := range g.others(first) {
-		eventually.True(t, "a follower to know the users", func() bool { return f.Replica().Auth.Rows().Version == version })
-		_, err := f.Replica().Auth.Change(t.Context(), auth.System, nil)
-		require.ErrorIs(t, err, mvcc.ErrNotLeader)
-	}
-	next := g.others(first)[0]
-	require.NoError(t, first.MoveLeader(t.Context(), next.id()))
-	eventually.True(t, "the next one to lead", next.Replica().Leading)
-	require.Equal(t, version+1, changeUsers(t, next))
-	// Whoever is asked next, in a linearizable read, obeys what was acknowledged.
-	for range 20 {
-		version = changeUsers(t, next)
-		for _, m := range g.all() {
-			rows, err := m.Replica().Auth.Sync(t.Context())
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, rows.Version, version)
-		}
-	}
 }
 
 // Every node checks a write that follows a change of users by that change, or a later one.

@@ -41,28 +41,3 @@ func TestRemovedMemberStopsServing(t *testing.T) {
 		requireGet(t, m, "k", "2")
 	}
 }
-
-// A process that joins by force replaces the one of its name, which stops serving.
-func TestForcedProcessReplacesTheOneOfItsName(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, newMemory(t), slow, 3)
-	old := g.leader()
-	mustPut(t, old, "k", "1")
-	second := g.join(old.name, freeAddress(t), func(c *Config) { c.ForceJoin = true })
-	require.Equal(t, old.id(), second.id())
-	began := time.Now()
-	eventually.True(t, "the older process to stop", func() bool {
-		return errors.Is(old.Replica().Status().NotServing, member.ErrReplaced)
-	})
-	report(t, "a leader's second process was started, the first stopped", began)
-	_, err := old.Replica().Txn(t.Context(), auth.System, put("k", "3"), true)
-	require.ErrorIs(t, err, mvcc.ErrNotServing)
-	g.forget(old)
-	g.dead = append(g.dead, old)
-	leads := leader(t, g.all())
-	report(t, "and one leads", began)
-	mustPut(t, leads, "k", "2")
-	for _, m := range g.all() {
-		requireGet(t, m, "k", "2")
-	}
-}
