@@ -159,25 +159,6 @@ func (r CreateRequest) from(rev int64) CreateRequest { r.StartRevision = rev; re
 func (r CreateRequest) id(id int64) CreateRequest    { r.WatchID = id; return r }
 func (r CreateRequest) withPrev() CreateRequest      { r.PrevKV = true; return r }
 
-// TestRevisionsQueuedTogetherAreMerged: each watcher of the stream gets one response, and the first watcher comes
-// first.
-func TestRevisionsQueuedTogetherAreMerged(t *testing.T) {
-	b := newBed(t, Config{})
-	s := b.stream(key("a"), key("b"))
-	b.expect(s, "0@1 created", "1@1 created")
-	b.put("a")
-	b.put("a")
-	b.put("b")
-	b.put("a")
-	b.expect(s, "0@5 put:a:2 put:a:3 put:a:5", "1@4 put:b:4")
-	b.put("b")
-	b.put("a")
-	b.expect(s, "1@6 put:b:6")
-	b.put("b") // the response that was taken is not added to
-	b.put("a")
-	b.expect(s, "0@9 put:a:7 put:a:9", "1@8 put:b:8")
-}
-
 func TestEventsDoNotOvertakeProgress(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream(key("a"), key("b"))
@@ -207,18 +188,6 @@ func TestMergedResponsesAreBounded(t *testing.T) {
 	for range 3 {
 		require.Len(t, b.response(s).Events, 1)
 	}
-}
-
-func TestStartInThePastReadsTheRing(t *testing.T) {
-	b := newBed(t, Config{})
-	for range 5 {
-		b.put("a")
-	}
-	s := b.stream(key("a").from(4), key("a").from(6), key("b").from(2))
-	b.expect(s, "0@6 created", "0@6 put:a:4 put:a:5 put:a:6", "1@6 created", "1@6 put:a:6", "2@6 created")
-	b.put("b")
-	b.expect(s, "2@7 put:b:7")
-	require.Zero(t, b.src.changesCalls)
 }
 
 func TestStartInTheFutureWaits(t *testing.T) {

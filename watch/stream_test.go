@@ -78,56 +78,6 @@ func TestCancelTakesNothingFromQueuedProgress(t *testing.T) {
 	require.Zero(t, b.metric("etcd_debugging_mvcc_pending_events_total"))
 }
 
-func TestCompactedStart(t *testing.T) {
-	b := newBed(t, Config{})
-	for range 4 {
-		b.put("a")
-	}
-	b.compact(4)
-	s := b.stream(key("a").from(3), key("a"))
-	b.expect(s, "0@5 created", "0@0 canceled compact=4", "1@5 created")
-	// As etcd has it, the id stays taken and progress is withheld until the
-	// client cancels it.
-	s.Create(Permitted, key("a").id(-7))
-	s.Cancel(-7)
-	b.expect(s, "-7@5 created", "-7@5 canceled")
-	s.RequestProgress()
-	b.nothing(s)
-	s.Cancel(0)
-	s.Cancel(0)
-	s.RequestProgress()
-	b.expect(s, "0@5 canceled", "-1@5")
-	b.nothing(s)
-}
-
-func TestCompactedIDStaysTaken(t *testing.T) {
-	b := newBed(t, Config{})
-	b.put("a")
-	b.put("a")
-	b.compact(3)
-	s := b.stream(key("a").from(2).id(5), key("a").id(5))
-	b.expect(s, "5@3 created", "5@0 canceled compact=3",
-		`-1@3 created canceled "mvcc: duplicate watch ID provided on the WatchStream"`)
-	s.Cancel(5)
-	s.Create(Permitted, key("a").id(5))
-	b.expect(s, "5@3 canceled", "5@3 created")
-}
-
-func TestStartAtTheCompactRevision(t *testing.T) {
-	for _, ringEvents := range []int{1, 100} {
-		b := newBed(t, Config{RingEvents: ringEvents})
-		b.put("a", "b")
-		rev := b.delete("a")
-		b.put("b", "c")
-		b.compact(rev)
-		s := b.stream(span("a", "z").from(rev).withPrev())
-		b.expect(s, "0@4 created")
-		r := b.response(s)
-		// PrevKV of the delete may be there, or gone with the compaction.
-		require.Contains(t, []string{"0@4 del:a:3 put:b:4<2 put:c:4", "0@4 del:a:3<2 put:b:4<2 put:c:4"}, brief(r))
-	}
-}
-
 func TestProgressOnRequest(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream()
