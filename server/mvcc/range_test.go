@@ -1,7 +1,6 @@
 package mvcc
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -16,35 +15,6 @@ func records() (out []*coder.Record) {
 		})
 	}
 	return out
-}
-
-func TestFinishSortsFiltersAndLimits(t *testing.T) {
-	for name, c := range map[string]struct {
-		q    RangeRequest
-		want string
-	}{
-		"all":                        {RangeRequest{}, "abcd false"},
-		"a limit":                    {RangeRequest{Limit: 3}, "abc true"},
-		"a limit that is reached":    {RangeRequest{Limit: 4}, "abcd false"},
-		"descending":                 {RangeRequest{SortOrder: SortDescend}, "dcba false"},
-		"by revision, without order": {RangeRequest{SortBy: SortByMod}, "dcba false"},
-		"that limits keys, then":     {RangeRequest{SortBy: SortByMod, Limit: 2}, "cb true"},
-		"by revision, ordered":       {RangeRequest{SortBy: SortByMod, SortOrder: SortAscend, Limit: 2}, "dc true"},
-		"by value":                   {RangeRequest{SortBy: SortByValue, SortOrder: SortDescend}, "abcd false"},
-		"by create revision, filters": {RangeRequest{SortBy: SortByCreate, SortOrder: SortDescend, MinModRevision: 8,
-			MaxCreateRevision: 2}, "ba false"},
-		"filters with a limit": {RangeRequest{MaxModRevision: 9, MinCreateRevision: 3, Limit: 1}, "c true"},
-	} {
-		res := RangeResult{}
-		c.q.Finish(&res, records())
-		got := ""
-		for _, r := range res.Records {
-			got += string(r.Key)
-		}
-		if got = fmt.Sprintf("%s %v", got, res.More); got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
 }
 
 // What a range leaves out is not kept in memory with its answer.

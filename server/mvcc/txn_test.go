@@ -2,8 +2,6 @@ package mvcc
 
 import (
 	"testing"
-
-	"github.com/sqlbrain/sqlbrain/coder"
 )
 
 func TestWritesAndPutsLookIntoNestedTransactions(t *testing.T) {
@@ -22,26 +20,6 @@ func TestWritesAndPutsLookIntoNestedTransactions(t *testing.T) {
 	} {
 		if w, p := c.txn.Writes(), c.txn.Puts(); w != c.writes || p != c.puts {
 			t.Errorf("%s: writes %v, puts %v", name, w, p)
-		}
-	}
-}
-
-func TestMatches(t *testing.T) {
-	r := &coder.Record{Version: 3, CreateRevision: 5, ModRevision: 9, Lease: 7, Value: []byte("m")}
-	for _, c := range []struct {
-		compare Compare
-		want    [4]bool // equal, greater, less, not equal
-	}{
-		{Compare{Target: CompareVersion, Int: 3}, [4]bool{true, false, false, false}},
-		{Compare{Target: CompareCreate, Int: 6}, [4]bool{false, false, true, true}},
-		{Compare{Target: CompareMod, Int: 8}, [4]bool{false, true, false, true}},
-		{Compare{Target: CompareLease, Int: 7}, [4]bool{true, false, false, false}},
-		{Compare{Target: CompareValue, Value: []byte("z")}, [4]bool{false, false, true, true}},
-	} {
-		for i, result := range []CompareResult{CompareEqual, CompareGreater, CompareLess, CompareNotEqual} {
-			if c.compare.Result = result; c.compare.Matches(r) != c.want[i] {
-				t.Errorf("%+v: %v", c.compare, !c.want[i])
-			}
 		}
 	}
 }

@@ -34,17 +34,6 @@ func TestIDsAreStableByName(t *testing.T) {
 	})
 }
 
-// A node that ran alone so far has a row with an id and nothing else.
-func TestOldRowsKeepTheirID(t *testing.T) {
-	onEngines(t, func(t *testing.T, store sqlstore.Store) {
-		writeRow(t, store, "default", `{"id":18446744073709551615}`)
-		writeRow(t, store, "old", `{"id":7}`)
-		r := start(t, store, "default", "http://10.0.0.1:2380")
-		require.Equal(t, uint64(1<<64-1), r.Self().ID)
-		require.Equal(t, []Member{{ID: 7, Name: "old"}, r.Self()}, list(t, r), "nobody knows of a process of the old one")
-	})
-}
-
 func TestMemberNames(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		names := []string{"a", "A", "a ", "ä", "a\u0308", "名前", "\x00", "z\x00\x00\x00\x00\x00\x00\x00\x00", "+",

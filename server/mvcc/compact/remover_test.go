@@ -205,38 +205,6 @@ func TestRemoverRemovesUpToARevisionWithinACommit(t *testing.T) {
 	}
 }
 
-// A commit that creates a key writes the version row of its tombstone, perhaps just after compaction has removed the
-// tombstone.
-func TestRemoverRemovesTombstonesThatCameLate(t *testing.T) {
-	s := newTable(t)
-	s.write("k", 2, false)
-	s.write("k", 3, true)
-	s.write("other", 4, false)
-	r, mark := start(t, s, 4, time.Minute)
-	wait(t, r, 4)
-	s.write("k", 5, false)
-	s.expect("k", 5, 3, 5)
-	mark.Store(5)
-	r.Wake()
-	wait(t, r, 5)
-	s.expect("k", 5, 5)
-}
-
-// A key that was deleted again after the compact revision exists at revisions in between.
-func TestRemoverKeepsIndexRowsOfLaterDeletions(t *testing.T) {
-	s := newTable(t)
-	s.write("k", 2, false)
-	s.write("k", 3, true)
-	s.write("k", 4, false)
-	s.write("k", 5, true)
-	r, _ := start(t, s, 4, time.Minute)
-	wait(t, r, 4)
-	s.expect("k", 5, 4)
-	if !s.has(coder.EncodeIndexKey([]byte("k"))) {
-		t.Error("the index row of the later deletion is gone")
-	}
-}
-
 func TestRemoverContinuesAfterFailures(t *testing.T) {
 	s := newTable(t)
 	for rev := int64(2); rev <= 5; rev++ {

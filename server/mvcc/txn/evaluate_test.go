@@ -171,35 +171,6 @@ func TestValidationPrecedesChanges(t *testing.T) {
 	require.Equal(t, "absent", string(changes[1].Record.Key))
 }
 
-func TestCompares(t *testing.T) {
-	compare := func(key, end string, target mvcc.CompareTarget, value string) mvcc.Compare {
-		return mvcc.Compare{KeyRange: rangeOf(key, end), Target: target, Value: []byte(value)}
-	}
-	same, other := put("a", "v").Put, put("b", "v").Put
-	s := stateOf()
-	_, changes, err := Evaluate(t.Context(), s, &mvcc.Txn{Then: []mvcc.Op{{Put: same}, {Put: other}}})
-	require.NoError(t, err)
-	s = s.with(changes)
-	for name, c := range map[string]struct {
-		compare mvcc.Compare
-		want    bool
-	}{
-		"value":                 {compare("a", "", mvcc.CompareValue, "v"), true},
-		"other value":           {compare("a", "", mvcc.CompareValue, "w"), false},
-		"value of a range":      {compare("a", "c", mvcc.CompareValue, "v"), true},
-		"value without a key":   {compare("x", "", mvcc.CompareValue, ""), false},
-		"version without a key": {compare("x", "y", mvcc.CompareVersion, ""), true},
-		"version of a range":    {compare("a", "c", mvcc.CompareVersion, ""), false},
-	} {
-		res, changes, err := Evaluate(t.Context(), s,
-			&mvcc.Txn{Compares: []mvcc.Compare{c.compare}, Then: []mvcc.Op{put("a", "")}})
-		require.NoError(t, err, name)
-		require.Equal(t, c.want, res.Succeeded, name)
-		require.Equal(t, c.want, len(changes) == 1, name)
-		require.Equal(t, c.want, res.Revision == s.revision+1, name)
-	}
-}
-
 // A put may keep the value or the lease of its key, and gets the lease of a policy if it names none.
 func TestPutKeepsWhatItDoesNotChange(t *testing.T) {
 	s := stateOf("k")

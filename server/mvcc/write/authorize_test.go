@@ -92,13 +92,7 @@ func TestDecisionIsMadeThoughTheFirstCallerLeaves(t *testing.T) {
 // A request is executed although it needs more decisions than are cached.
 func TestRequestKeepsTheDecisionsThatItNeeds(t *testing.T) {
 	l := lead(t, newStore(t))
-	running, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.p.Run(running)
-	}()
-	defer func() { stop(); <-done }()
+	defer l.run(t.Context())()
 	txn, checks := &mvcc.Txn{}, 0
 	for id := int64(1); id <= decisionsKept+1; id++ {
 		l.leases[id] = coder.Lease{ID: id, TTL: 60}

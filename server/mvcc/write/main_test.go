@@ -143,6 +143,14 @@ func (l *testLeader) together(t *testing.T, commands ...Command) []error {
 	return l.p.ExecuteBatch(t.Context(), requests...)
 }
 
+// run runs the pipeline until stop is called.
+func (l *testLeader) run(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); l.p.Run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
 // must executes transactions together, all of which succeed.
 func (l *testLeader) must(t *testing.T, txns ...*mvcc.Txn) {
 	t.Helper()

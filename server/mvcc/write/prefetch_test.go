@@ -81,11 +81,7 @@ func TestPrefetchesEndWithTheirRequests(t *testing.T) {
 	const most = 2 * mvcc.PageRows
 	l := lead(t, newStore(t), func(c *Config) { c.Limits.TxnKeys = most })
 	fill(t, l, most+1)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { l.p.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	defer l.run(t.Context())()
 	_, err := l.p.Txn(t.Context(), auth.System, deleteAll("k/", "k0"))
 	require.ErrorIs(t, err, mvcc.ErrTooLarge)
 	_, err = l.p.Txn(t.Context(), auth.System, deleteAll("k/", "k/001500"))
@@ -132,18 +128,16 @@ func TestColdUpdatesReadTogether(t *testing.T) {
 					statements.Add(1)
 					time.Sleep(time.Millisecond)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				var running, writing sync.WaitGroup
-				running.Go(func() { l.p.Run(ctx) })
+				stop := l.run(t.Context())
+				var writing sync.WaitGroup
 				for i := range clients {
 					writing.Go(func() {
-						_, err := l.p.Txn(ctx, auth.System, change(fmt.Sprintf("k/%06d", i)))
+						_, err := l.p.Txn(t.Context(), auth.System, change(fmt.Sprintf("k/%06d", i)))
 						assert.NoError(t, err)
 					})
 				}
 				writing.Wait()
-				cancel()
-				running.Wait()
+				stop()
 				require.LessOrEqual(t, statements.Load(), int64(8))
 			})
 		})

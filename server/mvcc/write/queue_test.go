@@ -31,17 +31,6 @@ func (l *testLeader) keys(t *testing.T) int64 {
 	return res.Count
 }
 
-// The caller of a request that was left in the queue was told that it was not executed.
-func TestRequestLeftInTheQueueIsNotExecuted(t *testing.T) {
-	l := lead(t, newStore(t))
-	left, waiting := queued(put("left", "1")), queued(put("waiting", "1"))
-	left.state.Store(requestAbandoned)
-	require.Empty(t, l.p.runBatch(t.Context(), []*request{left, waiting}))
-	require.NoError(t, (<-waiting.done).err)
-	require.EqualValues(t, 2, l.Revision())
-	require.EqualValues(t, 1, l.keys(t))
-}
-
 // No caller is waiting for a request that was taken, did not fit in the commit, and was
 // abandoned during that.
 func TestAbandonedRequestIsNotExecutedInALaterBatch(t *testing.T) {
@@ -85,18 +74,11 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	require.ErrorIs(t, submit(ended, 1<<10), context.Canceled)
 	require.Equal(t, 2, l.p.Waiting())
 
-	running, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.p.Run(running)
-	}()
+	defer l.run(t.Context())()
 	require.NoError(t, submit(t.Context(), 1<<10))
 	require.Zero(t, l.p.queuedBytes.Load())
 	require.NoError(t, submit(t.Context(), 60<<10))
 	require.EqualValues(t, 3, l.Revision(), "nothing of what was left or refused was executed")
-	stop()
-	<-done
 }
 
 // failing is a store whose next commit fails before it reaches the database.
@@ -217,21 +199,16 @@ func TestRequestOfAnEndedPipelineIsTurnedAway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &hanging{Store: newStore(t)}
 				l := lead(t, store)
-				running, stop := context.WithCancel(t.Context())
 				l.verify = func(ctx context.Context) error {
 					<-ctx.Done()
 					return ctx.Err()
 				}
 				store.hangs = true
-				done, outcome := make(chan struct{}), make(chan error, 1)
-				go func() {
-					defer close(done)
-					l.p.Run(running)
-				}()
+				outcome := make(chan error, 1)
+				stop := l.run(t.Context())
 				go func() { outcome <- l.p.Submit(t.Context(), auth.System, NewTxnCommand(txn)) }()
 				synctest.Wait()
 				stop()
-				<-done
 				require.ErrorIs(t, <-outcome, mvcc.ErrNotLeader)
 			})
 		})
