@@ -71,14 +71,8 @@ func TestAuthChangesCommitWithoutRevision(t *testing.T) {
 }
 
 func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	lead, f := p.nodes[0], p.nodes[1]
-	defer func() {
-		if err := p.resign(0); err != nil {
-			t.Error(err)
-		}
-	}()
+	p, lead, f := newLedPair(t, newStore(t))
+	defer p.mustResign(0)
 	mustChange(t, lead, setUser("a", "1"))
 	if f.Auth.Rows().Version != 0 {
 		t.Fatal("nobody has told it")
@@ -121,11 +115,7 @@ func TestAReplicaOpensWithTheUsersOfItsRevision(t *testing.T) {
 			t.Error(err)
 		}
 	})}
-	b, err := OpenFollower(t.Context(), changing, testConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeReplica(t, b)
+	b := openFollower(t, changing, testConfig(t))
 	if b.Revision() != lead.Revision() || b.Auth.Rows().Version != lead.Auth.Rows().Version {
 		t.Errorf("it shows revision %d and users of version %d, the leader %d and %d", b.Revision(), b.Auth.Rows().Version,
 			lead.Revision(), lead.Auth.Rows().Version)

@@ -1,31 +1,15 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
-	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
-
-// fenceReads is a store that counts reads of the fence row.
-type fenceReads struct {
-	sqlstore.Store
-	n atomic.Int64
-}
-
-func (s *fenceReads) Get(ctx context.Context, key []byte) ([]byte, error) {
-	if bytes.Equal(key, coder.FenceKey()) {
-		s.n.Add(1)
-	}
-	return s.Store.Get(ctx, key)
-}
 
 // leaseTime is a clock that a test sets.
 type leaseTime struct{ at atomic.Int64 }
@@ -83,36 +67,6 @@ func TestReadLeaseExpiresWhileSuspended(t *testing.T) {
 					t.Errorf("the old leader answered: %v", err)
 				}
 			})
-		}
-	}
-}
-
-// TestConfirmReadsAsksTheDatabaseForEveryRead if it is to; with a read lease, few do.
-func TestConfirmReadsAsksTheDatabaseForEveryRead(t *testing.T) {
-	const reads = 50
-	for _, exclusive := range []bool{false, true} {
-		for _, confirm := range []bool{false, true} {
-			store := &fenceReads{Store: newStore(t)}
-			var clock leaseTime
-			b := open(t, store, func(c *Config) {
-				c.Exclusive, c.ConfirmReads, c.FenceClock = exclusive, confirm, clock.now
-			})
-			if _, err := b.Txn(t.Context(), auth.System, put("k", "1"), true); err != nil {
-				t.Fatal(err)
-			}
-			before := store.n.Load()
-			for range reads {
-				if got, err := readKey(b); got != "1" || err != nil {
-					t.Fatal(got, err)
-				}
-			}
-			asked := store.n.Load() - before
-			if confirm && asked < reads {
-				t.Errorf("exclusive=%t: %d reads asked the database %d times", exclusive, reads, asked)
-			}
-			if !confirm && asked >= reads { // a few are the fence's own
-				t.Errorf("exclusive=%t: %d reads with a lease asked the database %d times", exclusive, reads, asked)
-			}
 		}
 	}
 }

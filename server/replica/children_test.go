@@ -49,11 +49,9 @@ func TestChildrenListsOneLevel(t *testing.T) {
 	}
 	var keys []string
 	for k := range exists {
-		_, err := b.Txn(ctx, auth.System, put(k, "v"), true)
-		require.NoError(t, err)
+		mustTxn(t, b, put(k, "v"))
 		if random.IntN(4) == 0 {
-			_, err := b.Txn(ctx, auth.System, del(k), true)
-			require.NoError(t, err)
+			mustTxn(t, b, del(k))
 			continue
 		}
 		keys = append(keys, k)

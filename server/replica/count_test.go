@@ -129,23 +129,17 @@ func TestCountContinuesAfterCountedSpans(t *testing.T) {
 // TestSpanCountedDuringCompactionIsNotKept: rows that a node has not heard of the
 // deletion of may be gone when it counts them.
 func TestSpanCountedDuringCompactionIsNotKept(t *testing.T) {
-	p := newPairWith(t, newStore(t), func(c *Config) { c.RecordCache = 0; c.CountSpanKeys = 2 })
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	p, leader, follower := newLedPair(t, newStore(t), func(c *Config) { c.RecordCache = 0; c.CountSpanKeys = 2 })
 	for _, prefix := range []string{"k", "z"} {
 		for i := range 5 {
 			mustTxn(t, leader, put(fmt.Sprint(prefix, i), "1"))
 		}
 	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
 	known := follower.Revision()
 	mustTxn(t, leader, del("k0"))
 	mustTxn(t, leader, put("z0", "2"))
-	if _, err := leader.Compact(t.Context(), auth.System, leader.Revision(), true); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, leader, leader.Revision(), true)
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("a"), End: []byte{0}}, CountOnly: true}
 	if _, err := follower.Reader.At(known).Range(t.Context(), q); err != nil && !errors.Is(err, mvcc.ErrCompacted) {
 		t.Fatal(err)

@@ -28,20 +28,6 @@ func countsRow(t *testing.T, store sqlstore.Store) []byte {
 	return row
 }
 
-// setCountsRow makes row the counts row; nil removes it.
-func setCountsRow(t *testing.T, store sqlstore.Store, row []byte) {
-	t.Helper()
-	batch := store.BeginBatchWrite()
-	if row == nil {
-		batch.Del(coder.CountsKey())
-	} else {
-		batch.Put(coder.CountsKey(), row)
-	}
-	if err := batch.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func storeCounts(t *testing.T, b *Replica) {
 	t.Helper()
 	if err := b.leading.Load().counts.keep(t.Context(), 1); err != nil {
@@ -134,7 +120,7 @@ func (s *storedCounts) restart() {
 	default:
 		closeReplica(s.t, before)
 		if len(s.rows) > 0 {
-			setCountsRow(s.t, s.store, s.rows[s.r.IntN(len(s.rows))])
+			putRow(s.t, s.store, coder.CountsKey(), s.rows[s.r.IntN(len(s.rows))])
 		}
 		s.open()
 	}
@@ -214,12 +200,10 @@ func filled(t *testing.T) (s *countLog, stored int64) {
 // TestFirstCountReadsNoRow: neither of a leader, nor of a follower, nor of the leader after it.
 func TestFirstCountReadsNoRow(t *testing.T) {
 	s, _ := filled(t)
-	p := newPairWith(t, s, keepsCounts)
+	p := newPair(t, s, keepsCounts)
 	p.lead(0)
 	mustTxn(t, p.nodes[0], put("k0005", ""))
-	if err := catchUp(t, p.nodes[1]); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, p.nodes[1])
 	for i, b := range p.nodes {
 		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")},
 			Limit: 1}); res.Count != 101 {
@@ -229,9 +213,7 @@ func TestFirstCountReadsNoRow(t *testing.T) {
 	if rows, counts := s.reset(); rows > 0 {
 		t.Errorf("%d rows were counted in %d statements", rows, counts)
 	}
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
+	p.mustResign(0)
 	p.lead(1)
 	if res := mustRange(t, p.nodes[1], countOf("k", "l", 0)); res.Count != 101 {
 		t.Errorf("the next leader counted %d keys", res.Count)
@@ -264,30 +246,16 @@ func TestLargeTableHasStoredCounts(t *testing.T) {
 	}
 }
 
-// TestUselessCountsAreNotTaken: a row that cannot be read, and one whose log is compacted.
+// TestUselessCountsAreNotTaken: a row that cannot be read. TestStoredCountsMatchTable has those whose log is compacted.
 func TestUselessCountsAreNotTaken(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, s sqlstore.Store, row []byte){
 		"damaged": func(t *testing.T, s sqlstore.Store, row []byte) {
 			row[len(row)/2] ^= 1
-			setCountsRow(t, s, row)
+			putRow(t, s, coder.CountsKey(), row)
 		},
 		"newer format": func(t *testing.T, s sqlstore.Store, row []byte) {
 			row[0] = 2
-			setCountsRow(t, s, row)
-		},
-		"compacted": func(t *testing.T, s sqlstore.Store, row []byte) {
-			b, err := OpenLeader(t.Context(), s, exclusive(t, keepsCounts))
-			if err != nil {
-				t.Fatal(err)
-			}
-			mustTxn(t, b, del("k000"))
-			last := mustTxn(t, b, put("k001", "")).Revision
-			if _, err := b.Compact(t.Context(), auth.System, last, true); err != nil {
-				t.Fatal(err)
-			}
-			mustTxn(t, b, put("k000", ""))
-			closeReplica(t, b)
-			setCountsRow(t, s, row)
+			putRow(t, s, coder.CountsKey(), row)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -327,9 +295,7 @@ func TestCountsAreStoredAfterCompaction(t *testing.T) {
 	if got := keep(); got != stored {
 		t.Errorf("the row is of revision %d, not %d", got, stored)
 	}
-	if _, err := b.Compact(t.Context(), auth.System, last, false); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, b, last, false)
 	if got := keep(); got != last {
 		t.Errorf("after compaction, the row is of revision %d, not %d", got, last)
 	}

@@ -38,9 +38,7 @@ func newReplaced(t *testing.T, first string, after func(r *replacedTable)) *repl
 	old := backup(t, r.store)
 	mustTxn(t, r.former, put("k", first))
 	mustTxn(t, r.former, put("k", first))
-	if err := catchUp(t, r.follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, r.follower)
 	for _, b := range []*Replica{r.former, r.follower} {
 		if _, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all()}, false); err != nil {
 			t.Fatal(err)
@@ -124,7 +122,8 @@ func lossRecord(t *testing.T, b *Replica) (record string) {
 	return record
 }
 
-// A loss that the content of the table does not prove, or refutes.
+// A loss that the content of the table refutes, or does not prove: the node knows of a revision that it has not shown,
+// or its revisions were compacted.
 func TestMetricSaysWhatBecameOfARecord(t *testing.T) {
 	r := newReplaced(t, "same", continueWith(t, "same"))
 	becomes := func(b *Replica, want string) {
@@ -139,31 +138,12 @@ func TestMetricSaysWhatBecameOfARecord(t *testing.T) {
 		}
 	}
 	becomes(r.follower, "refuted")
-	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
-		t.Fatal(err)
-	}
-	becomes(r.former, "unproven")
-}
-
-// A node that knows of a revision that it has not shown, or whose revisions were compacted, cannot tell whether they
-// are those of the table.
-func TestNotAllLossesCanBeCompared(t *testing.T) {
-	r := newReplaced(t, "same", continueWith(t, "same"))
-	if err := r.follower.Divergence.compareAll(t.Context()); err != nil {
-		t.Error(err)
-	}
-	newest := r.follower.seen.Token()
+	newest := r.idle.seen.Token()
 	newest.Sequence, newest.Revision = newest.Sequence+1, newest.Revision+1
-	r.follower.seen.Observe(newest)
-	if err := r.follower.Divergence.compareAll(t.Context()); !errors.Is(err, fence.ErrUnproven) {
-		t.Error(err)
-	}
-	if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.former.Divergence.compareAll(t.Context()); !errors.Is(err, fence.ErrUnproven) {
-		t.Error(err)
-	}
+	r.idle.seen.Observe(newest) // it has not shown that
+	becomes(r.idle, "unproven")
+	mustCompact(t, r.next, r.next.Revision(), true)
+	becomes(r.former, "unproven")
 }
 
 // A term counts as compared once a look at the table succeeded, and is compared again if that is asked for.
@@ -191,32 +171,15 @@ func TestTermIsComparedUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// If the same was written again, nothing is lost.
-func TestSameRevisionsAreNotDataLoss(t *testing.T) {
-	r := newReplaced(t, "same", continueWith(t, "same"))
-	for _, b := range []*Replica{r.former, r.follower, r.idle} {
-		if err := catchUp(t, b); err != nil {
-			t.Error(err)
-		}
-		if res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()}); len(res.Records) != 2 {
-			t.Errorf("%d keys", len(res.Records))
-		}
-	}
-}
-
 // A member whose newest revisions cannot be compared, because they were compacted, discards what
 // it has in memory.
 func TestCompactedRevisionsAreForgotten(t *testing.T) {
 	r := newReplaced(t, "lost", func(r *replacedTable) {
 		continueWith(t, "replaced")(r)
-		if _, err := r.next.Compact(t.Context(), auth.System, r.next.Revision(), true); err != nil {
-			t.Fatal(err)
-		}
+		mustCompact(t, r.next, r.next.Revision(), true)
 	})
 	for _, b := range []*Replica{r.former, r.follower, r.idle} {
-		if err := catchUp(t, b); err != nil {
-			t.Fatal(err)
-		}
+		mustCatchUp(t, b)
 		res := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
 		if got := string(res.Records[0].Value); got != "replaced" {
 			t.Errorf("k is %s", got)
@@ -254,12 +217,8 @@ func TestRecoveredLossIsNotRecordedAgain(t *testing.T) {
 // The leader, a follower that reads the log, and one that gets events in another form have the
 // same fingerprints of everything that a transaction can do.
 func TestFingerprintsAgree(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
-	if _, err := lessor(t, leader).Grant(t.Context(), auth.System, 7, 3600); err != nil {
-		t.Fatal(err)
-	}
+	p, leader, follower := newLedPair(t, newStore(t))
+	mustGrant(t, leader, 7, 3600)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 3 * remembered {
 		txn := &mvcc.Txn{}
@@ -276,14 +235,10 @@ func TestFingerprintsAgree(t *testing.T) {
 		}
 		mustTxn(t, leader, txn)
 		if i%5 == 0 {
-			if err := catchUp(t, follower); err != nil {
-				t.Fatal(err)
-			}
+			mustCatchUp(t, follower)
 		}
 	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
 	if n := len(leader.Divergence.list()); n != remembered {
 		t.Errorf("%d revisions are remembered", n)
 	}

@@ -152,9 +152,7 @@ func TestHashKVDuringCompaction(t *testing.T) {
 	mustTxn(t, b, put("b", "1"))
 	mustTxn(t, b, put("b", "2"))
 	left := store.rows(t, coder.EncodeVersionKey([]byte("a"), 2), coder.EncodeIndexKey([]byte("a")))
-	if _, err := b.Compact(t.Context(), auth.System, 4, true); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, b, 4, true)
 	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
 	want, err := b.Exporter.HashKV(t.Context(), auth.System, 0, marshal)
 	if err != nil {
@@ -175,9 +173,7 @@ func TestHashAtCompactRevisionIsEqualOnAllMembers(t *testing.T) {
 	for _, txn := range []*mvcc.Txn{put("a", "1"), put("a", "2"), put("b", "1"), del("b"), put("c", "1"), put("c", "2")} {
 		mustTxn(t, p.nodes[0], txn)
 	}
-	if err := catchUp(t, p.nodes[1]); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, p.nodes[1])
 	marshal := func(r *coder.Record) ([]byte, error) { return r.Value, nil }
 	hash := func(i int, rev int64) export.Hash {
 		t.Helper()
@@ -187,9 +183,7 @@ func TestHashAtCompactRevisionIsEqualOnAllMembers(t *testing.T) {
 		}
 		return h
 	}
-	if _, err := p.nodes[0].Compact(t.Context(), auth.System, 6, false); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, p.nodes[0], 6, false)
 	want := hash(0, 6)
 	if want.CompactRevision != 6 || want.HashRevision != 6 {
 		t.Errorf("%+v", want)
@@ -205,9 +199,7 @@ func TestHashAtCompactRevisionIsEqualOnAllMembers(t *testing.T) {
 			t.Errorf("member %d below the compact revision: %v", i, err)
 		}
 	}
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
+	p.mustResign(0)
 	p.lead(1)
 	if got := hash(1, 6); got != want {
 		t.Errorf("the next leader gives %+v, want %+v", got, want)

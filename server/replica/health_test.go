@@ -33,11 +33,7 @@ func TestStoppedNodeReportsCauseAndWritesNothing(t *testing.T) {
 }
 
 func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
-	b, err := OpenFollower(t.Context(), newStore(t), testConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeReplica(t, b)
+	b := openFollower(t, newStore(t), testConfig(t))
 	for name, hear := range map[string]func() error{
 		"a heartbeat":  func() error { return b.Apply(Update{Revision: b.Revision()}) },
 		"the log":      func() error { return b.CatchUp(t.Context()) },
@@ -68,11 +64,7 @@ func TestFollowerIsFedByHeartbeatsAndTheLog(t *testing.T) {
 func TestNodeThatHasLedIsFed(t *testing.T) {
 	for _, deposed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			b, err := OpenFollower(t.Context(), newStore(t), exclusive(t, func(c *Config) { c.Leadership = &atLeader{} }))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer closeReplica(t, b)
+			b := openFollower(t, newStore(t), exclusive(t, func(c *Config) { c.Leadership = &atLeader{} }))
 			stop, ended := new(atLeader).lead(t, b)
 			time.Sleep(2 * feedSilence)
 			if deposed {

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/auth"
-	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/read"
 )
 
@@ -37,19 +36,13 @@ func historyOf(t *testing.T, b *Replica, key string, limit, maxBytes int) (out [
 
 func TestKeyHistoryListsUncompactedVersions(t *testing.T) {
 	b := open(t, newStore(t), nil)
-	ctx := t.Context()
-	do := func(txn *mvcc.Txn) int64 {
-		res, err := b.Txn(ctx, auth.System, txn, true)
-		require.NoError(t, err)
-		return res.Revision
-	}
-	do(put("k", "one"))   // 2
-	do(put("kk", "x"))    // 3
-	do(put("k", "two"))   // 4
-	do(del("k"))          // 5
-	do(put("k", "three")) // 6
-	do(put("k", "four"))  // 7
-	do(put("j", "x"))     // 8
+	mustTxn(t, b, put("k", "one"))   // 2
+	mustTxn(t, b, put("kk", "x"))    // 3
+	mustTxn(t, b, put("k", "two"))   // 4
+	mustTxn(t, b, del("k"))          // 5
+	mustTxn(t, b, put("k", "three")) // 6
+	mustTxn(t, b, put("k", "four"))  // 7
+	mustTxn(t, b, put("j", "x"))     // 8
 
 	all := []string{"7 four", "6 three", "5 deleted", "4 two", "2 one"}
 	for _, limit := range []int{1, 2, 5, 100} {
@@ -58,15 +51,11 @@ func TestKeyHistoryListsUncompactedVersions(t *testing.T) {
 	require.Equal(t, all, historyOf(t, b, "k", 100, 0), "one by one: the bytes are used up at once")
 	require.Empty(t, historyOf(t, b, "none", 10, 1<<20))
 
-	compact := func(rev int64) {
-		_, err := b.Compact(ctx, auth.System, rev, true)
-		require.NoError(t, err)
-	}
-	compact(4)
+	mustCompact(t, b, 4, true)
 	require.Equal(t, all[:4], historyOf(t, b, "k", 2, 1<<20), "what was current at the compact revision is there")
-	compact(5)
+	mustCompact(t, b, 5, true)
 	require.Equal(t, all[:2], historyOf(t, b, "k", 2, 1<<20), "nothing was current")
-	compact(8)
+	mustCompact(t, b, 8, true)
 	require.Equal(t, all[:1], historyOf(t, b, "k", 2, 1<<20))
 }
 

@@ -85,9 +85,7 @@ func bubbleClock(c *Config) {
 // that the old one renewed, without a commit, before it noticed the new one.
 func TestSuccessorKeepsRenewalsOfDeposedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPairWith(t, newStore(t), bubbleClock)
-		p.lead(0)
-		old, next := p.nodes[0], p.nodes[1]
+		p, old, next := newLedPair(t, newStore(t), bubbleClock)
 		id := mustGrant(t, old, 0, 1000)
 		last := make(chan time.Time) // acknowledged renewal
 		began := time.Now()

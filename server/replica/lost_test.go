@@ -144,10 +144,7 @@ func TestDataLossIsRememberedAfterRestart(t *testing.T) {
 	}
 	_, err := OpenLeader(t.Context(), store, exclusive(t))
 	refuses("alone", err)
-	member, err := OpenFollower(t.Context(), store, testConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	member := openFollower(t, store, testConfig(t))
 	refuses("in a cluster, at once", member.Stopped())
 	refuses("as a leader", member.Lead(t.Context(), nil))
 	closeReplica(t, member)
@@ -181,11 +178,7 @@ func TestRecordedDataLossStopsAFollower(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
 			closeReplica(t, open(t, store, nil)) // makes the rows
-			b, err := OpenFollower(t.Context(), store, testConfig(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer closeReplica(t, b)
+			b := openFollower(t, store, testConfig(t))
 			before, now := fenceRow(t, store)
 			row := coder.DataLoss{Sequence: now.Sequence, Term: now.Term, Revision: now.Revision, Member: 7}
 			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(row))
@@ -195,6 +188,7 @@ func TestRecordedDataLossStopsAFollower(t *testing.T) {
 			row.Revision += 3
 			row.Sequence += 100
 			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(row))
+			var err error
 			if leads {
 				err = b.Lead(t.Context(), func(int64) { t.Error("it leads") })
 			} else if _, _ = b.RefreshState(t.Context()); true {

@@ -33,6 +33,17 @@ func open(t testing.TB, store sqlstore.Store, change func(*Config)) *Replica {
 	return b
 }
 
+// openFollower returns a replica that does not lead, and is closed with the test.
+func openFollower(t testing.TB, store sqlstore.Store, cfg Config) *Replica {
+	t.Helper()
+	b, err := OpenFollower(t.Context(), store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeReplica(t, b) })
+	return b
+}
+
 // testConfig returns the default configuration with the test's log.
 func testConfig(t testing.TB, change ...func(*Config)) Config {
 	cfg := DefaultConfig()
@@ -109,6 +120,13 @@ func mustRange(t testing.TB, b *Replica, r *mvcc.RangeRequest) *mvcc.RangeResult
 		t.Fatal(err)
 	}
 	return res
+}
+
+func mustCompact(t testing.TB, b *Replica, rev int64, physical bool) {
+	t.Helper()
+	if _, err := b.Compact(t.Context(), auth.System, rev, physical); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // lessor returns the lessor of b, which must lead.

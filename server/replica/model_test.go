@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -360,9 +359,7 @@ func checkTable(t *testing.T, b *Replica, store sqlstore.Store, m reference) {
 	t.Helper()
 	mustTxn(t, b, put("last", "x"))
 	last := mustTxn(t, b, put("last", "y")).Revision
-	if _, err := b.Compact(t.Context(), auth.System, last, true); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, b, last, true)
 	live := int(m.rangeOf(&mvcc.RangeRequest{KeyRange: all()}).Count)
 	if _, exists := m.Get("last", m.Revision()); !exists {
 		live++
@@ -387,18 +384,5 @@ func checkTable(t *testing.T, b *Replica, store sqlstore.Store, m reference) {
 	lo, hi = coder.LogBounds(0, last)
 	if n := count(lo, hi); n != 1 {
 		t.Errorf("%d log rows are left, want that of the compact revision", n)
-	}
-}
-
-func TestKeysOnlyDoesNotChangeStoredValue(t *testing.T) {
-	b := open(t, newStore(t), nil)
-	mustTxn(t, b, put("k", "value"))
-	r := mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}, KeysOnly: true})
-	if r.Records[0].Value != nil {
-		t.Fatalf("keys_only returned a value")
-	}
-	r = mustRange(t, b, &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}})
-	if !bytes.Equal(r.Records[0].Value, []byte("value")) {
-		t.Fatalf("stripping one answer changed the stored value to %q", r.Records[0].Value)
 	}
 }

@@ -29,10 +29,8 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 		},
 		"a loss that another member has seen": func(t *testing.T, store sqlstore.Store, _, f *Replica) {
 			seen := f.seen.Token()
-			row := store.BeginBatchWrite()
-			row.Put(coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: seen.Sequence + 1, Term: seen.Term,
-				Revision: seen.Revision, Member: 1}))
-			require.NoError(t, row.Commit(t.Context()))
+			putRow(t, store, coder.DataLossKey(), coder.EncodeDataLoss(coder.DataLoss{Sequence: seen.Sequence + 1,
+				Term: seen.Term, Revision: seen.Revision, Member: 1}))
 		},
 		"the fence row is gone": func(t *testing.T, store sqlstore.Store, _, _ *Replica) {
 			row := store.BeginBatchWrite()
@@ -42,13 +40,11 @@ func TestAFollowerNeedNotCheckWhatAnotherStatementHasRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t)
-			p := newPair(t, store)
-			p.lead(0)
-			lead, f := p.nodes[0], p.nodes[1]
+			_, lead, f := newLedPair(t, store)
 			keys, _ := f.PiggybackRead(nil)
 			require.Nil(t, keys, "there is no RefreshState to compare with")
 			mustTxn(t, lead, put("k", "1"))
-			require.NoError(t, catchUp(t, f))
+			mustCatchUp(t, f)
 			for range 2 {
 				if change != nil {
 					change(t, store, lead, f)

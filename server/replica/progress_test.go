@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
@@ -126,12 +125,8 @@ func TestTakeoverEndsWhenTheDatabaseIsSilent(t *testing.T) {
 				p := newPair(t, store)
 				p.lead(0)
 				mustTxn(t, p.nodes[0], put("k", "1"))
-				if _, err := lessor(t, p.nodes[0]).Grant(t.Context(), auth.System, 1, 3600); err != nil {
-					t.Fatal(err)
-				}
-				if err := p.resign(0); err != nil {
-					t.Fatal(err)
-				}
+				mustGrant(t, p.nodes[0], 1, 3600)
+				p.mustResign(0)
 				store.set(silent.prefix, silent.commit, 0)
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 3*timing.TakeoverSilence)
@@ -158,13 +153,9 @@ func TestTakeoverContinuesWhileRowsArrive(t *testing.T) {
 		p.lead(0)
 		for id := range int64(6) {
 			mustTxn(t, p.nodes[0], put("k", "v"))
-			if _, err := lessor(t, p.nodes[0]).Grant(t.Context(), auth.System, 1+id, 3600); err != nil {
-				t.Fatal(err)
-			}
+			mustGrant(t, p.nodes[0], 1+id, 3600)
 		}
-		if err := p.resign(0); err != nil {
-			t.Fatal(err)
-		}
+		p.mustResign(0)
 		store.set(nil, false, timing.TakeoverSilence-time.Second)
 		began := time.Now()
 		p.lead(1)

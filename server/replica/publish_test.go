@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
-	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/watch"
@@ -18,9 +17,7 @@ import (
 // A watcher that gets an event can read its revision, and what a command does after its commit
 // comes in between.
 func TestEventsArePublishedOnceTheirRevisionCanBeRead(t *testing.T) {
-	b, err := OpenFollower(t.Context(), newStore(t), exclusive(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { closeReplica(t, b) })
+	b := openFollower(t, newStore(t), exclusive(t))
 	rec := &coder.Record{Key: []byte("k"), Value: []byte("v"), CreateRevision: 2, ModRevision: 2, Version: 1}
 	called := false
 	require.NoError(t, b.publish([]*watch.Event{{Record: rec}}, 2, func() {
@@ -63,7 +60,7 @@ func TestReadLeaseEndsBeforeTheResignationIsRecorded(t *testing.T) {
 	var ended atomic.Bool // at the last commit, which is that of the resignation
 	f := func() { ended.Store(l.lease.Ended()) }
 	store.committing.Store(&f)
-	require.NoError(t, p.resign(0))
+	p.mustResign(0)
 	require.True(t, ended.Load(), "the leader could still answer from memory")
 	token, err := store.Get(t.Context(), coder.FenceKey())
 	require.NoError(t, err)
@@ -83,9 +80,7 @@ func TestLeaderWithoutReadLeaseReadsTheCompactionMark(t *testing.T) {
 	for _, v := range []string{"1", "2", "3"} {
 		mustTxn(t, b, put("k", v))
 	}
-	batch := store.BeginBatchWrite()
-	batch.Put(coder.CompactKey(), coder.EncodeInt64(3))
-	require.NoError(t, batch.Commit(t.Context()))
+	putRow(t, store, coder.CompactKey(), coder.EncodeInt64(3))
 	mark, err := b.Mark(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 3, mark)
@@ -98,11 +93,8 @@ func TestReplicaOpensAtTheNewestRevision(t *testing.T) {
 	for _, v := range []string{"1", "2", "3"} {
 		mustTxn(t, b, put("k", v))
 	}
-	_, err := b.Compact(t.Context(), auth.System, 3, false)
-	require.NoError(t, err)
-	young, err := OpenFollower(t.Context(), store, exclusive(t))
-	require.NoError(t, err)
-	defer closeReplica(t, young)
+	mustCompact(t, b, 3, false)
+	young := openFollower(t, store, exclusive(t))
 	require.EqualValues(t, 4, young.Revision())
 	require.EqualValues(t, 3, young.CompactRevision())
 }

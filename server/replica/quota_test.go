@@ -86,9 +86,7 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	store := &sized{Store: newStore(t)}
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "v"))
-	if _, err := lessor(t, b).Grant(t.Context(), auth.System, 5, 100); err != nil {
-		t.Fatal(err)
-	}
+	mustGrant(t, b, 5, 100)
 	closeReplica(t, b)
 	store.reserve.Store(4)
 	store.free.Store(2)
@@ -150,12 +148,7 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 // now.
 func TestAlarmOfAnEarlierLeadershipIsNotRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := OpenFollower(t.Context(), &sized{Store: newStore(t)},
-			exclusive(t, func(c *Config) { c.QuotaBytes = 1 << 20 }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { closeReplica(t, b) })
+		b := openFollower(t, &sized{Store: newStore(t)}, exclusive(t, func(c *Config) { c.QuotaBytes = 1 << 20 }))
 		b.Space.Grow(1 << 20)
 		if err := b.Space.Check(1); !errors.Is(err, quota.ErrNoSpace) {
 			t.Fatalf("a write above the quota: %v", err)

@@ -118,7 +118,7 @@ func TestConcurrentReadsMatchTheModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			budget := []int{2000, 6000, 20_000, 4 << 20}[r.IntN(4)]
-			p := newPairWith(t, &slow{Store: newStore(t), rand: rand.New(rand.NewPCG(seed, 4))}, func(c *Config) {
+			p := newPair(t, &slow{Store: newStore(t), rand: rand.New(rand.NewPCG(seed, 4))}, func(c *Config) {
 				c.RecordCache = budget
 				c.CountSpanKeys, c.CountChanges = 4, []int{4, 30}[seed%2]
 			})
@@ -178,21 +178,15 @@ func TestConcurrentReadsMatchTheModel(t *testing.T) {
 // TestCountOvertakenByCompactionIsForgotten: a follower that counted rows of which
 // compaction had taken some does not answer with that number later.
 func TestCountOvertakenByCompactionIsForgotten(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	_, leader, follower := newLedPair(t, newStore(t))
 	for i := range 5 {
 		mustTxn(t, leader, put(fmt.Sprint("k", i), "1"))
 	}
 	for i := range 5 {
 		mustTxn(t, leader, del(fmt.Sprint("k", i)))
 	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := leader.Compact(t.Context(), auth.System, 11, true); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
+	mustCompact(t, leader, 11, true)
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}, Revision: 6, CountOnly: true}
 	for range 2 {
 		// What a read finds that began before the node heard of the compaction.
@@ -212,18 +206,12 @@ func TestCountOvertakenByCompactionIsForgotten(t *testing.T) {
 // revisions at which they existed, to a read that began before the node heard of
 // the compaction.
 func TestMemoryIsNotUsedBelowCompactRevision(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	_, leader, follower := newLedPair(t, newStore(t))
 	mustTxn(t, leader, put("k", "1"))
 	mustTxn(t, leader, del("k"))
 	mustTxn(t, leader, put("z", "1"))
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := leader.Compact(t.Context(), auth.System, 4, true); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
+	mustCompact(t, leader, 4, true)
 	q := &mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k"), End: []byte("l")}}
 	for rev, known := range map[int64]bool{2: false, 4: true} {
 		for range 2 {

@@ -40,12 +40,7 @@ func (a *atLeader) Leader() uint64 {
 func (a *atLeader) join(t *testing.T, store sqlstore.Store, name string, change ...func(*Config)) *Replica {
 	t.Helper()
 	cfg := testConfig(t, append([]func(*Config){func(c *Config) { c.Name, c.Leadership = name, a }}, change...)...)
-	b, err := OpenFollower(t.Context(), store, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeReplica(t, b) })
-	return b
+	return openFollower(t, store, cfg)
 }
 
 // lead makes b lead until stop is called, or the test ends. ended gets what Lead returns.
@@ -81,18 +76,21 @@ type pair struct {
 	ended [2]chan error
 }
 
-func newPair(t *testing.T, store sqlstore.Store) *pair {
-	t.Helper()
-	return newPairWith(t, store, func(*Config) {})
-}
-
-func newPairWith(t *testing.T, store sqlstore.Store, change func(*Config)) *pair {
+func newPair(t *testing.T, store sqlstore.Store, change ...func(*Config)) *pair {
 	t.Helper()
 	p := &pair{t: t}
 	for i := range p.nodes {
-		p.nodes[i] = p.join(t, store, fmt.Sprint("n", i), change)
+		p.nodes[i] = p.join(t, store, fmt.Sprint("n", i), change...)
 	}
 	return p
+}
+
+// newLedPair returns a pair of which the first leads.
+func newLedPair(t *testing.T, store sqlstore.Store, change ...func(*Config)) (p *pair, leader, follower *Replica) {
+	t.Helper()
+	p = newPair(t, store, change...)
+	p.lead(0)
+	return p, p.nodes[0], p.nodes[1]
 }
 
 // lead makes node i lead until resign or the end of the test.
@@ -107,6 +105,13 @@ func (p *pair) resign(i int) error {
 	return <-p.ended[i]
 }
 
+func (p *pair) mustResign(i int) {
+	p.t.Helper()
+	if err := p.resign(i); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // catchUp brings b to what the table holds, all of which the leader shows.
 func catchUp(t *testing.T, b *Replica) error {
 	t.Helper()
@@ -116,6 +121,13 @@ func catchUp(t *testing.T, b *Replica) error {
 	}
 	b.limit.raise(rev)
 	return b.CatchUp(t.Context())
+}
+
+func mustCatchUp(t *testing.T, b *Replica) {
+	t.Helper()
+	if err := catchUp(t, b); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestFollowerReadsAcknowledgedWrites(t *testing.T) {
@@ -145,18 +157,14 @@ func TestFollowerReadsAcknowledgedWrites(t *testing.T) {
 		t.Fatalf("it was answered too early: %+v", res)
 	case <-time.After(20 * time.Millisecond):
 	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
 	if res := <-read; len(res.Records) != 1 || string(res.Records[0].Value) != "1" || res.Revision != 2 {
 		t.Fatalf("read %+v", res)
 	}
 }
 
 func TestApplyKeepsOrderAndReportsGaps(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	_, leader, follower := newLedPair(t, newStore(t))
 	stream := leader.Hub.NewStream()
 	defer stream.Close()
 	stream.Create(watch.Permitted, watch.CreateRequest{Key: []byte{0}, End: []byte{0}})
@@ -191,9 +199,7 @@ func TestApplyKeepsOrderAndReportsGaps(t *testing.T) {
 	if err := follower.Apply(Update{Term: 1, Revision: 6}); !errors.Is(err, errGap) {
 		t.Fatalf("a revision without its events: %v", err)
 	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
 	if rev := follower.Revision(); rev != 6 {
 		t.Fatalf("the follower is at %d", rev)
 	}
@@ -217,13 +223,9 @@ func TestDeposedLeaderFollowsAndLeadsAgain(t *testing.T) {
 	if err := <-p.ended[0]; !errors.Is(err, mvcc.ErrNotLeader) || !errors.Is(err, fence.ErrDeposed) {
 		t.Fatalf("its leadership ended with %v", err)
 	}
-	if err := catchUp(t, old); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, old)
 	mustTxn(t, young, put("k", "3"))
-	if err := p.resign(1); err != nil {
-		t.Fatal(err)
-	}
+	p.mustResign(1)
 	p.lead(0)
 	if res := mustTxn(t, old, put("k", "4")); res.Revision != 5 {
 		t.Fatalf("revision %d, want 5", res.Revision)
@@ -235,18 +237,12 @@ func TestDeposedLeaderFollowsAndLeadsAgain(t *testing.T) {
 }
 
 func TestFollowerChecksMarkAfterReading(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	_, leader, follower := newLedPair(t, newStore(t))
 	for i := range 5 {
 		mustTxn(t, leader, put("k", fmt.Sprint(i)))
 	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := leader.Compact(t.Context(), auth.System, 5, true); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
+	mustCompact(t, leader, 5, true)
 	// The follower has not heard of the compaction.
 	if _, err := follower.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: all(), Revision: 3},
 		false); !errors.Is(err, mvcc.ErrCompacted) {
@@ -259,9 +255,7 @@ func TestFollowerChecksMarkAfterReading(t *testing.T) {
 }
 
 func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
-	p := newPair(t, newStore(t))
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	_, leader, follower := newLedPair(t, newStore(t))
 	watcher := follower.Hub.NewStream()
 	defer watcher.Close()
 	watcher.Create(watch.Permitted, watch.CreateRequest{Key: []byte("k")})
@@ -273,12 +267,8 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 	for i := range 5 {
 		mustTxn(t, leader, put("k", fmt.Sprint(i)))
 	}
-	if _, err := leader.Compact(t.Context(), auth.System, 6, true); err != nil {
-		t.Fatal(err)
-	}
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, leader, 6, true)
+	mustCatchUp(t, follower)
 	res, err := follower.Reader.Range(t.Context(), auth.System,
 		&mvcc.RangeRequest{KeyRange: mvcc.KeyRange{Key: []byte("k")}}, false)
 	if err != nil || string(res.Records[0].Value) != "4" {
@@ -305,16 +295,14 @@ func TestFollowerJumpsOverCompactedHistory(t *testing.T) {
 // the next one that nobody else answers; nothing else does.
 func TestResignationShortensTakeover(t *testing.T) {
 	store := newStore(t)
-	p := newPairWith(t, store, func(c *Config) { c.Handover = eventually.Deadline })
+	p := newPair(t, store, func(c *Config) { c.Handover = eventually.Deadline })
 	p.lead(0)
 	if p.nodes[0].leading.Load().holder.PredecessorMayAnswer() {
 		t.Error("nobody led before the first leader")
 	}
 	mustTxn(t, p.nodes[0], put("k", "1"))
 	first := p.nodes[0].leading.Load()
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
+	p.mustResign(0)
 	if err := first.VerifyLeader(t.Context()); !errors.Is(err, mvcc.ErrNotLeader) {
 		t.Errorf("a leader that resigned says %v", err)
 	}
@@ -370,13 +358,9 @@ func (s *late) BeginBatchWrite() sqlstore.BatchWrite {
 // What any node has shown, every linearizable read shows from then on.
 func TestFollowerHidesCommitUnknownToLeader(t *testing.T) {
 	store := &late{Store: newStore(t)}
-	p := newPair(t, store)
-	p.lead(0)
-	leader, follower := p.nodes[0], p.nodes[1]
+	_, leader, follower := newLedPair(t, store)
 	mustTxn(t, leader, put("k", "1"))
-	if err := catchUp(t, follower); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, follower)
 	release := store.holdCommits()
 	written := make(chan struct{})
 	go func() {

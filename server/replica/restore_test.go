@@ -81,11 +81,7 @@ func TestInterruptedRestoreStartsOver(t *testing.T) {
 // it for its own.
 func TestServerOpenedBeforeRestoreDoesNotLead(t *testing.T) {
 	store := newStore(t)
-	b, err := OpenFollower(t.Context(), store, exclusive(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeReplica(t, b) })
+	b := openFollower(t, store, exclusive(t))
 	if _, err := repair.BeginRestore(t.Context(), store, 0); !errors.Is(err, repair.ErrNotEmpty) {
 		t.Fatal(err) // its identity is there
 	}
@@ -138,33 +134,6 @@ func TestRestoreOverUnreliableConnection(t *testing.T) {
 	b := open(t, store.Store, nil)
 	if got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()}); len(got.Records) != 2 {
 		t.Errorf("%+v", got)
-	}
-}
-
-// Keys whose lease is not there live on, and those of others end with it.
-func TestRestoreKeepsLeases(t *testing.T) {
-	store := newStore(t)
-	r := mustRestore(t, store, 0)
-	leased, orphan := version("leased", 2), version("orphan", 3)
-	leased.Lease, orphan.Lease = 5, 6
-	mustPut(t, r, leased, orphan)
-	if err := r.Lease(t.Context(), coder.Lease{ID: 5, TTL: 500, Remaining: 100}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := r.Finish(t.Context(), 0, nil); err != nil {
-		t.Fatal(err)
-	}
-	b := open(t, store, nil)
-	st, err := lessor(t, b).TimeToLive(t.Context(), auth.System, 5, true)
-	if err != nil || st.GrantedTTL != 500 || st.TTL > 100 || len(st.Keys) != 1 || string(st.Keys[0]) != "leased" {
-		t.Errorf("%+v, %v", st, err)
-	}
-	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, 5); err != nil {
-		t.Fatal(err)
-	}
-	got := mustRange(t, b, &mvcc.RangeRequest{KeyRange: all()})
-	if len(got.Records) != 1 || string(got.Records[0].Key) != "orphan" {
-		t.Errorf("%+v", got.Records)
 	}
 }
 

@@ -36,9 +36,7 @@ func TestSnapshotDuringCompaction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Compact(t.Context(), auth.System, 4, true); err != nil {
-				t.Fatal(err)
-			}
+			mustCompact(t, b, 4, true)
 			removed := store.removeWhileRead(t, left)
 			var versions []export.Version
 			compacted, err := s.Versions(t.Context(), func(v export.Version) error {
@@ -103,9 +101,7 @@ func TestSnapshotOvertakenByCompactionFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustTxn(t, b, put("a", "2"))
-	if _, err := b.Compact(t.Context(), auth.System, 3, true); err != nil {
-		t.Fatal(err)
-	}
+	mustCompact(t, b, 3, true)
 	if _, err := s.Versions(t.Context(), func(export.Version) error { return nil }); !errors.Is(err, mvcc.ErrCompacted) {
 		t.Error(err)
 	}

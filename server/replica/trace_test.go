@@ -40,7 +40,7 @@ func (r *recorded) without(node string, kinds ...steptrace.Kind) (got []steptrac
 
 func TestStepsOfANode(t *testing.T) {
 	var r recorded
-	p := newPairWith(t, newStore(t), func(c *Config) { c.Trace = r.of(c.Name) })
+	p := newPair(t, newStore(t), func(c *Config) { c.Trace = r.of(c.Name) })
 	requireKinds := func(node string, want ...steptrace.Kind) {
 		t.Helper()
 		// A leader looks at the fence row every second, and when its read lease is over.
@@ -59,15 +59,11 @@ func TestStepsOfANode(t *testing.T) {
 	mustRange(t, p.nodes[0], &mvcc.RangeRequest{KeyRange: all()})
 	requireKinds("n0", steptrace.Read)
 
-	if err := catchUp(t, p.nodes[1]); err != nil {
-		t.Fatal(err)
-	}
+	mustCatchUp(t, p.nodes[1])
 	requireKinds("n1", steptrace.Find, steptrace.Show, steptrace.Shown)
 	mustRange(t, p.nodes[1], &mvcc.RangeRequest{KeyRange: all()})
 	requireKinds("n1", steptrace.Read)
 
-	if err := p.resign(0); err != nil {
-		t.Fatal(err)
-	}
+	p.mustResign(0)
 	requireKinds("n0", steptrace.Resign)
 }
