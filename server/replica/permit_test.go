@@ -67,8 +67,8 @@ func TestZeroPermitRefusesEveryEntryPoint(t *testing.T) {
 	if called < 30 {
 		t.Errorf("%d methods take a permit", called)
 	}
-	if _, err := b.Txn(t.Context(), auth.Permit{}, &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: all()}}}},
-		false); !errors.Is(err, auth.ErrNoPermit) {
+	read := &mvcc.Txn{Then: []mvcc.Op{{Range: &mvcc.RangeRequest{KeyRange: all()}}}}
+	if _, err := b.Txn(t.Context(), auth.Permit{}, read, false); !errors.Is(err, auth.ErrNoPermit) {
 		t.Errorf("a transaction that reads: %v", err)
 	}
 	if after := b.seen.Token(); after != before {
