@@ -12,14 +12,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/server"
 )
 
-func TestConsoleIsOffWithoutItsFlag(t *testing.T) {
-	b := newBrowser(t, start(t, func(c *server.Config) { c.Console = false }))
-	for _, path := range []string{"/", "/ui", "/ui/", "/ui/main.js", "/ui/api/status"} {
-		resp, _ := b.do(http.MethodGet, path, nil, map[string]string{"Accept": "text/html"})
-		require.Equal(t, http.StatusNotFound, resp.StatusCode, path)
-	}
-}
-
 func TestFilesAndHeaders(t *testing.T) {
 	b := newBrowser(t, start(t, func(c *server.Config) { c.CORS = []string{"*"} }))
 	for path, kind := range map[string]string{

@@ -14,46 +14,6 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
-func TestDetailsOfKeys(t *testing.T) {
-	b, c := open(t)
-	lease, err := c.Grant(t.Context(), 100)
-	require.NoError(t, err)
-	_, err = c.Put(t.Context(), "/a", `{"apiVersion":"v1","kind":"Thing"}`, clientv3.WithLease(lease.ID))
-	require.NoError(t, err)
-	put(t, c, "/b", "")
-	for i := range 3 {
-		put(t, c, fmt.Sprintf("/c/%d", i), "v")
-	}
-	plain := b.ok(b.ask("keys", "prefix", param("/")))["keys"].([]any)
-	require.NotContains(t, plain[0], "bytes")
-	require.Equal(t, fmt.Sprintf("%x", lease.ID), plain[0].(object2)["lease"])
-	keys := b.ok(b.ask("keys", "prefix", param("/"), "details", "1"))["keys"].([]any)
-	require.Len(t, keys, 3)
-	require.EqualValues(t, 34, keys[0].(object2)["bytes"])
-	require.Equal(t, "v1 Thing", keys[0].(object2)["kind"])
-	require.EqualValues(t, 0, keys[1].(object2)["bytes"])
-	require.Equal(t, "empty", keys[1].(object2)["kind"])
-	require.EqualValues(t, 3, keys[2].(object2)["count"])
-}
-
-func TestSearch(t *testing.T) {
-	b, c := open(t)
-	for i := range 130 {
-		put(t, c, fmt.Sprintf("/pods/Web-%03d", i), "v")
-	}
-	put(t, c, "/other/web", "v")
-	got := b.ok(b.ask("search", "text", param("wEB-"), "prefix", param("/pods/")))
-	require.Len(t, got["keys"], 100)
-	rest := b.ok(b.ask("search", "text", param("wEB-"), "prefix", param("/pods/"), "after", param(text(t, got["next"]))))
-	require.Len(t, rest["keys"], 30)
-	require.Nil(t, rest["next"])
-	require.Equal(t, "/pods/Web-129", text(t, rest["keys"].([]any)[29].(object2)["name"]))
-	require.Len(t, b.ok(b.ask("search", "text", param("r/web")))["keys"], 1)
-	status, out := b.ask("search")
-	require.Equal(t, http.StatusBadRequest, status)
-	require.Equal(t, "the parameter text is missing", out["error"])
-}
-
 func TestValueAtARevisionAndCompared(t *testing.T) {
 	b, c := open(t)
 	put(t, c, "a", "one\n") // revision 2
@@ -120,22 +80,6 @@ func TestLeasesAndTheirKeys(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, status)
 }
 
-func TestWatchersOfTheNode(t *testing.T) {
-	b, c := open(t)
-	for range 2 {
-		<-c.Watch(t.Context(), "/pods/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	}
-	<-c.Watch(t.Context(), "one", clientv3.WithCreatedNotify())
-	got := b.ok(b.ask("watchers"))
-	require.Equal(t, "n1", got["node"])
-	require.EqualValues(t, 2, got["count"])
-	ranges := got["ranges"].([]any)
-	require.Equal(t, "/pods/", text(t, ranges[0].(object2)["key"]))
-	require.Equal(t, "/pods0", text(t, ranges[0].(object2)["range_end"]))
-	require.EqualValues(t, 2, ranges[0].(object2)["watchers"])
-	require.Equal(t, "one", text(t, ranges[1].(object2)["key"]))
-}
-
 func TestWatchSendsLines(t *testing.T) {
 	b, c := open(t)
 	put(t, c, "/a/1", "before")
@@ -184,35 +128,20 @@ func TestWatchSendsLines(t *testing.T) {
 	require.Equal(t, "the parameter key is missing", out["error"])
 }
 
-func TestRemoveOnlyWhatThePreviewHad(t *testing.T) {
+// TestDeleteAllBelowAPrefixAfterAPreview of integration/compat/console has what is removed.
+func TestRemoveNeedsAPrefixAndAPreview(t *testing.T) {
 	b, c := open(t, writing)
-	for i := range 120 {
-		put(t, c, fmt.Sprintf("/old/%03d", i), "v")
-	}
-	put(t, c, "/older", "stays")
-	preview := b.ok(b.ask("removal", "prefix", param("/old/")))
-	require.EqualValues(t, 120, preview["count"])
-	require.Len(t, preview["keys"], 100)
-	require.Equal(t, true, preview["may_write"])
-
-	put(t, c, "/old/new", "v")
-	body := object{"prefix": []byte("/old/"), "revision": preview["revision"]}
-	status, out := b.post("remove", body)
-	require.Equal(t, http.StatusConflict, status)
-	require.Contains(t, out["error"], "since the preview")
-	body["revision"] = b.ok(b.ask("removal", "prefix", param("/old/")))["revision"]
-	require.EqualValues(t, 121, b.ok(b.post("remove", body))["deleted"])
-	left, err := c.Get(t.Context(), "/", clientv3.WithPrefix())
-	require.NoError(t, err)
-	require.Len(t, left.Kvs, 1)
-
+	put(t, c, "/old", "stays")
 	for _, bad := range []object{{"prefix": []byte{}, "revision": 5}, {"prefix": []byte("/"), "revision": 0}} {
 		status, _ := b.post("remove", bad)
 		require.Equal(t, http.StatusBadRequest, status)
 	}
-	status, out = b.ask("removal")
+	status, out := b.ask("removal")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, out["error"], "prefix is missing")
+	left, err := c.Get(t.Context(), "/old")
+	require.NoError(t, err)
+	require.Len(t, left.Kvs, 1)
 }
 
 func TestSamplesAreKept(t *testing.T) {

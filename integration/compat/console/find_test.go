@@ -57,9 +57,13 @@ func TestSearchInKeys(t *testing.T) {
 	p.see("100 found among", "Search on")
 	p.click("Search on")
 	p.see("/registry/secrets/default/login", "183 found among 183 keys.")
+	put(t, c, "/registry/NoWhere", nil)
 	p.fill("and have in them", "nowhere")
 	p.click("Show")
-	p.see("0 found among 183 keys.")
+	p.see("/registry/NoWhere", "1 found among 184 keys.")
+	p.fill("and have in them", "now here")
+	p.click("Show")
+	p.see("0 found among 184 keys.")
 }
 
 func TestWatchShowsChangesAsTheyHappen(t *testing.T) {
