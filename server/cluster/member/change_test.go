@@ -203,14 +203,6 @@ func TestUpdate(t *testing.T) {
 	})
 }
 
-func TestPromote(t *testing.T) {
-	r := start(t, newStore(t), "n1", "http://10.0.0.1:2380")
-	_, err := r.Promote(t.Context(), 12345)
-	require.ErrorIs(t, err, ErrNotFound)
-	_, err = r.Promote(t.Context(), r.Self().ID)
-	require.ErrorIs(t, err, ErrNotLearner)
-}
-
 func TestFindLooksForMembersItHasNotSeen(t *testing.T) {
 	onEngines(t, func(t *testing.T, store sqlstore.Store) {
 		n1 := start(t, store, "n1")
