@@ -1,6 +1,7 @@
 package robustness
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -148,7 +149,7 @@ func staleRead(t *testing.T, s *seen) {
 			!q.Range.KeysOnly &&
 			a.Error == "" && len(a.Range.KVs) > 0
 	}
-	r, i := find(t, s.reports, isRead)
+	r, i := earliest(t, s.reports, isRead)
 	old := s.reports[r].KeyValue[i]
 	changeLater(t, s, old, isRead)
 }
@@ -179,7 +180,7 @@ func swapReads(t *testing.T, s *seen) {
 	isGet := func(q model.EtcdRequest, a model.MaybeEtcdResponse) bool {
 		return q.Type == model.Range && q.Range.Revision == 0 && q.Range.End == "" && a.Error == "" && a.Revision > 5
 	}
-	r, i := find(t, s.reports, isGet)
+	r, i := earliest(t, s.reports, isGet)
 	first := s.reports[r].KeyValue[i]
 	for j, other := range s.reports {
 		k := slices.IndexFunc(other.KeyValue, func(op porcupine.Operation) bool {
@@ -221,6 +222,22 @@ func find(t *testing.T, reports []report.ClientReport,
 	}
 	t.Fatal("no such request")
 	return 0, 0
+}
+
+// earliest returns the request that was answered first: of all, it has most others after it.
+func earliest(t *testing.T, reports []report.ClientReport,
+	is func(model.EtcdRequest, model.MaybeEtcdResponse) bool) (client, at int) {
+	t.Helper()
+	first := int64(math.MaxInt64)
+	for i, r := range reports {
+		for j, op := range r.KeyValue {
+			if op.Return < first && is(op.Input.(model.EtcdRequest), op.Output.(model.MaybeEtcdResponse)) {
+				client, at, first = i, j, op.Return
+			}
+		}
+	}
+	require.Less(t, first, int64(math.MaxInt64), "there is no such request")
+	return client, at
 }
 
 func changeAnswer(t *testing.T, s *seen, is func(model.EtcdRequest, model.MaybeEtcdResponse) bool,
