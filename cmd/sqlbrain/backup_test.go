@@ -201,108 +201,109 @@ func TestCredentialsOfThePod(t *testing.T) {
 // TestContinuousBackup follows a server, is stopped and started again, and is restored to a moment
 // before everything was deleted.
 func TestContinuousBackup(t *testing.T) {
-	datastore := sqliteURL(t)
-	n := startNode(t, "--datastore", datastore)
-	c, ctx := n.client(t), testContext(t)
-	target := "file://" + filepath.ToSlash(t.TempDir())
-	place, err := backup.OpenPlace(target, nil)
-	require.NoError(t, err)
-	identity, err := age.GenerateX25519Identity()
-	require.NoError(t, err)
-	identities := []age.Identity{identity}
-	file := filepath.Join(t.TempDir(), "identity")
-	require.NoError(t, os.WriteFile(file, []byte(identity.String()), 0o600))
-	lease, err := c.Grant(ctx, 10_000)
-	require.NoError(t, err)
-	put := func(key string) int64 {
-		t.Helper()
-		res, err := c.Put(ctx, key, "v", clientv3.WithLease(lease.ID))
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
+		n := startNode(t, "--datastore", datastore)
+		c, ctx := n.client(t), testContext(t)
+		target := "file://" + filepath.ToSlash(t.TempDir())
+		place, err := backup.OpenPlace(target, nil)
 		require.NoError(t, err)
-		return res.Header.Revision
-	}
-	ship := func(until int64) {
-		t.Helper()
-		running, stop := context.WithCancel(ctx)
-		defer stop()
-		done := make(chan answer, 1)
-		go func() {
-			var stdout, stderr bytes.Buffer
-			code := run(running, []string{"backup", "--to", target, "--continuous", "--backup-recipient",
-				identity.Recipient().String(), "--datastore", datastore}, nil, &stdout, &stderr)
-			done <- answer{code, stdout.String(), stderr.String()}
-		}()
-		eventually.True(t, "the backup has it", func() bool {
-			b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities}, backup.Moment{})
-			if err != nil {
-				return false
-			}
-			revision, _ := b.Newest()
-			return b.Close() == nil && revision >= until
-		})
-		stop()
-		a := <-done
-		a.requireNoSecret(t)
-		require.Zero(t, a.code, a.stderr)
-		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", until))
-	}
-	ship(put("first"))
-	for i := range 30 {
-		put(fmt.Sprint("k", i))
-	}
-	kept := put("last")
-	ship(kept)
-	_, err = c.Delete(ctx, "", clientv3.WithPrefix())
-	require.NoError(t, err)
-	ship(kept + 1)
-
-	moments := []string{"diff", "--at", fmt.Sprint(kept - 5), "--and", fmt.Sprint(kept + 1)}
-	was := succeed(t, append(moments, "--datastore", datastore)...)
-	require.Equal(t, 27, strings.Count(was.stdout, "deleted"), "first, and k0 to k25")
-	is := succeed(t, append(moments, "--from", target, "--backup-identity", file)...)
-	require.Equal(t, was.stdout, is.stdout)
-
-	other := sqliteURL(t)
-	a := succeed(t, "restore", "--from", target, "--backup-identity", file, "--at", fmt.Sprint(kept), "--datastore", other)
-	require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
-	restored := startNode(t, "--datastore", other).client(t)
-	for _, at := range []int64{kept, kept - 5} {
-		was, err := c.HashKV(ctx, n.endpoint, at)
+		identity, err := age.GenerateX25519Identity()
 		require.NoError(t, err)
-		is, err := restored.HashKV(ctx, restored.Endpoints()[0], at)
+		identities := []age.Identity{identity}
+		file := filepath.Join(t.TempDir(), "identity")
+		require.NoError(t, os.WriteFile(file, []byte(identity.String()), 0o600))
+		lease, err := c.Grant(ctx, 10_000)
 		require.NoError(t, err)
-		require.Equal(t, was.Hash, is.Hash, "revision %d", at)
-	}
-	held, err := restored.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
-	require.NoError(t, err)
-	require.Len(t, held.Keys, 32)
+		put := func(key string) int64 {
+			t.Helper()
+			res, err := c.Put(ctx, key, "v", clientv3.WithLease(lease.ID))
+			require.NoError(t, err)
+			return res.Header.Revision
+		}
+		ship := func(until int64) {
+			t.Helper()
+			running, stop := context.WithCancel(ctx)
+			defer stop()
+			done := make(chan answer, 1)
+			go func() {
+				var stdout, stderr bytes.Buffer
+				code := run(running, []string{"backup", "--to", target, "--continuous", "--backup-recipient",
+					identity.Recipient().String(), "--datastore", datastore}, nil, &stdout, &stderr)
+				done <- answer{code, stdout.String(), stderr.String()}
+			}()
+			eventually.True(t, "the backup has it", func() bool {
+				b, err := backup.Open(ctx, backup.Source{Place: place, Identities: identities}, backup.Moment{})
+				if err != nil {
+					return false
+				}
+				revision, _ := b.Newest()
+				return b.Close() == nil && revision >= until
+			})
+			stop()
+			a := <-done
+			a.requireNoSecret(t)
+			require.Zero(t, a.code, a.stderr)
+			require.Contains(t, a.stdout, fmt.Sprintf("revision    %d", until))
+		}
+		ship(put("first"))
+		for i := range 30 {
+			put(fmt.Sprint("k", i))
+		}
+		kept := put("last")
+		ship(kept)
+		_, err = c.Delete(ctx, "", clientv3.WithPrefix())
+		require.NoError(t, err)
+		ship(kept + 1)
 
-	verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
-	a = succeed(t, append(verify, "--datastore", datastore)...)
-	require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
-	require.Contains(t, a.stdout, "complete    until ")
-	require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d, and has 0 newer ones", kept+1))
-	for _, order := range [][]string{{"--at", "1m", "--and", "2m"}, {"--at", "3", "--and", "2"}} {
-		execute(t, append([]string{"diff", "--from", target, "--backup-identity", file}, order...)...).requireRefused(t,
-			"is later than --and")
-	}
-	execute(t, append(verify, "--datastore", other)...).requireRefused(t,
-		fmt.Sprintf("is at revision %d, and the backup at %d", kept, kept+1))
-	segments, err := filepath.Glob(filepath.Join(strings.TrimPrefix(target, "file://"), "log-*"))
-	require.NoError(t, err)
-	content, err := os.ReadFile(segments[0])
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(segments[0]))
-	damaged := execute(t, verify...)
-	damaged.requireRefused(t, "the backup is damaged")
-	require.Contains(t, damaged.stdout, filepath.Base(segments[0]))
-	require.NoError(t, os.WriteFile(segments[0], content, 0o600))
+		moments := []string{"diff", "--at", fmt.Sprint(kept - 5), "--and", fmt.Sprint(kept + 1)}
+		was := succeed(t, append(moments, "--datastore", datastore)...)
+		require.Equal(t, 27, strings.Count(was.stdout, "deleted"), "first, and k0 to k25")
+		is := succeed(t, append(moments, "--from", target, "--backup-identity", file)...)
+		require.Equal(t, was.stdout, is.stdout)
 
-	for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
-		"noon": "neither a time", "0": "revisions begin at 1", "0001-01-01T00:00:00Z": "is no time of a commit"} {
-		execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",
-			sqliteURL(t)).requireRefused(t, want)
-	}
-	execute(t, "restore", "--from", target, "--datastore", sqliteURL(t)).requireRefused(t, "the backup is encrypted")
-	execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "are for a continuous backup")
-	execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no place")
+		other := sqliteURL(t)
+		a := succeed(t, "restore", "--from", target, "--backup-identity", file, "--at", fmt.Sprint(kept), "--datastore", other)
+		require.Contains(t, a.stdout, fmt.Sprintf("revision    %d, nothing is compacted", kept))
+		restored := startNode(t, "--datastore", other).client(t)
+		for _, at := range []int64{kept, kept - 5} {
+			was, err := c.HashKV(ctx, n.endpoint, at)
+			require.NoError(t, err)
+			is, err := restored.HashKV(ctx, restored.Endpoints()[0], at)
+			require.NoError(t, err)
+			require.Equal(t, was.Hash, is.Hash, "revision %d", at)
+		}
+		held, err := restored.TimeToLive(ctx, lease.ID, clientv3.WithAttachedKeys())
+		require.NoError(t, err)
+		require.Len(t, held.Keys, 32)
+
+		verify := []string{"backup", "verify", "--from", target, "--backup-identity", file, "--restore"}
+		a = succeed(t, append(verify, "--datastore", datastore)...)
+		require.Contains(t, a.stdout, fmt.Sprintf("revisions   2 to %d", kept+1))
+		require.Contains(t, a.stdout, "complete    until ")
+		require.Contains(t, a.stdout, fmt.Sprintf("is equal at revision %d, and has 0 newer ones", kept+1))
+		for _, order := range [][]string{{"--at", "1m", "--and", "2m"}, {"--at", "3", "--and", "2"}} {
+			execute(t, append([]string{"diff", "--from", target, "--backup-identity", file}, order...)...).requireRefused(t,
+				"is later than --and")
+		}
+		execute(t, append(verify, "--datastore", other)...).requireRefused(t,
+			fmt.Sprintf("is at revision %d, and the backup at %d", kept, kept+1))
+		segments, err := filepath.Glob(filepath.Join(strings.TrimPrefix(target, "file://"), "log-*"))
+		require.NoError(t, err)
+		content, err := os.ReadFile(segments[0])
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(segments[0]))
+		damaged := execute(t, verify...)
+		damaged.requireRefused(t, "the backup is damaged")
+		require.Contains(t, damaged.stdout, filepath.Base(segments[0]))
+		require.NoError(t, os.WriteFile(segments[0], content, 0o600))
+
+		for at, want := range map[string]string{"1h": "does not have this moment", "99999": "it ends at revision",
+			"noon": "neither a time", "0": "revisions begin at 1", "0001-01-01T00:00:00Z": "is no time of a commit"} {
+			execute(t, "restore", "--from", target, "--backup-identity", file, "--at", at, "--datastore",
+				sqliteURL(t)).requireRefused(t, want)
+		}
+		execute(t, "restore", "--from", target, "--datastore", sqliteURL(t)).requireRefused(t, "the backup is encrypted")
+		execute(t, "restore", "file.db", "--at", "5", "--datastore", other).requireRefused(t, "are for a continuous backup")
+		execute(t, "backup", "--to", "backups", "--continuous", "--datastore", datastore).requireRefused(t, "names no place")
+	})
 }

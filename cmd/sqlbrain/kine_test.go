@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -325,6 +327,27 @@ func TestEmptiedTableIsNotFilledAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "new", string(got.Kvs[0].Value))
 		require.Zero(t, n.stop())
+	})
+}
+
+// TestKineWithoutClients: a kine that runs is noticed, also if no client writes. It adds rows for missing revisions.
+func TestKineWithoutClients(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var poller sync.WaitGroup
+		poller.Go(func() {
+			for ctx.Err() == nil {
+				exec("INSERT INTO kine (id, name, created, deleted) SELECT id - 1, 'gap', 0, 1 FROM kine AS newer " +
+					"WHERE id > 2 AND NOT EXISTS (SELECT id FROM kine AS older WHERE older.id = newer.id - 1)")
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		serveKineRefused(t, endpoint, "a kine uses the table")
+		exec("SELECT name FROM kine")
+		cancel()
+		poller.Wait()
+		require.Zero(t, startKine(t, endpoint).stop())
 	})
 }
 

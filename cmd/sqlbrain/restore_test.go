@@ -45,8 +45,7 @@ func TestRestore(t *testing.T) {
 	require.NoError(t, err)
 	file := saved(t, ctx, from)
 
-	t.Run("from a file", func(t *testing.T) {
-		datastore := sqliteURL(t)
+	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
 		a := succeed(t, "restore", file, "--datastore", datastore, "-o", "json")
 		var l snapshot.Loaded
 		require.NoError(t, json.Unmarshal([]byte(a.stdout), &l))

@@ -15,12 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
+	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/engines"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
@@ -52,7 +55,7 @@ type jobsOfTest struct {
 
 const (
 	jobKeys  = 5
-	jobValue = 11 << 19 // three of them fill a commit
+	jobValue = 11 << 19 // three of them fill a commit; a row of TiDB ends at 6 MiB
 )
 
 // ofKine is the first byte of the values in kine's table.
@@ -264,6 +267,38 @@ func TestEveryPairOfJobs(t *testing.T) {
 					want = pair.late
 				}
 				require.Contains(t, strings.Split(want, ", "), outcome)
+			}
+		})
+	}
+}
+
+// TestJobsOnEngines: a transaction of the engine compares the token.
+func TestJobsOnEngines(t *testing.T) {
+	for _, product := range enginetest.Products() {
+		t.Run(string(product), func(t *testing.T) {
+			t.Parallel()
+			jobs := newJobs(t)
+			for _, pair := range pairs[:2] {
+				for stop, ran := 0, true; ran; stop++ {
+					u, err := sqlstore.ParseURL(product.Database(t))
+					require.NoError(t, err)
+					db, err := engines.OpenDB(u, sqlstore.Options{})
+					require.NoError(t, err)
+					require.NoError(t, migrations.Up(t.Context(), u.Dialect, db.SQL()))
+					require.NoError(t, db.Close())
+					store, err := engines.Open(t.Context(), u, sqlstore.Options{})
+					require.NoError(t, err)
+					jobs.reset(store)
+					var outcome string
+					if outcome, ran = jobs.stopped(pair.first, pair.second, stop); ran {
+						want := pair.early
+						if stop > 0 {
+							want = pair.late
+						}
+						require.Equal(t, want, outcome)
+					}
+					require.NoError(t, store.Close())
+				}
 			}
 		})
 	}
