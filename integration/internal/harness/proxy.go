@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy to a database whose network can be made to fail.
+// Proxy is a TCP proxy to a database or a node. It can make their network fail.
 type Proxy struct {
 	listener net.Listener
 	done     sync.WaitGroup
