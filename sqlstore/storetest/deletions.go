@@ -23,39 +23,41 @@ func testDeletions(t *testing.T, s sqlstore.Store) {
 	fill := func(b sqlstore.BatchWrite) {
 		for i := range n {
 			b.CAS(coder.EncodeIndexKey(raw(i)), coder.EncodeIndex(tombstone(i)), coder.EncodeIndex(live(i)))
+		}
+		for i := range n {
 			b.PutIfNotExist(coder.EncodeVersionKey(raw(i), rev),
 				coder.EncodeVersion(&coder.Record{Tombstone: true, Sub: int32(i)}))
 		}
 	}
 	between := coder.EncodeIndexKey(append(raw(n/2), '-'))
-	middle := coder.EncodeIndexKey(raw(n / 2))
+	middle, last := coder.EncodeIndexKey(raw(n/2)), coder.EncodeIndexKey(raw(n-1))
+	version := coder.EncodeVersionKey(raw(n-1), rev)
 	gap := live(0)
 	gap.Gap = true
 	for _, c := range []struct {
 		name     string
 		change   func(sqlstore.BatchWrite) // of what the batch expects
-		conflict bool
+		conflict []byte                    // the row that is not as expected
 	}{
-		{"as expected", func(sqlstore.BatchWrite) {}, false},
-		{"a live key between them", func(b sqlstore.BatchWrite) { b.Put(between, coder.EncodeIndex(live(0))) }, false},
-		{"a live key with a gap between them", func(b sqlstore.BatchWrite) { b.Put(between, coder.EncodeIndex(gap)) }, false},
-		{"a tombstone between them", func(b sqlstore.BatchWrite) { b.Put(between, coder.EncodeIndex(tombstone(0))) }, false},
+		{"as expected", func(sqlstore.BatchWrite) {}, nil},
+		{"a live key between them", func(b sqlstore.BatchWrite) { b.Put(between, coder.EncodeIndex(live(0))) }, nil},
+		{"a live key with a gap between them", func(b sqlstore.BatchWrite) { b.Put(between, coder.EncodeIndex(gap)) }, nil},
+		{"a tombstone between them", func(b sqlstore.BatchWrite) { b.Put(between, coder.EncodeIndex(tombstone(0))) }, nil},
 		{"another version", func(b sqlstore.BatchWrite) {
 			b.Put(middle, coder.EncodeIndex(coder.Index{ModRevision: 8, PrevRevision: 2, Version: 3}))
-		}, true},
+		}, middle},
 		{"a deleted key", func(b sqlstore.BatchWrite) {
 			b.Put(middle, coder.EncodeIndex(coder.Index{ModRevision: 8, PrevRevision: 2, Tombstone: true}))
-		}, true},
-		{"a missing key", func(b sqlstore.BatchWrite) { b.Del(middle) }, true},
-		{"the last key is missing", func(b sqlstore.BatchWrite) { b.Del(coder.EncodeIndexKey(raw(n - 1))) }, true},
+		}, middle},
+		{"a missing key", func(b sqlstore.BatchWrite) { b.Del(middle) }, middle},
+		{"the last key is missing", func(b sqlstore.BatchWrite) { b.Del(last) }, last},
 		{"another key instead", func(b sqlstore.BatchWrite) {
 			b.Del(middle)
-			x := live(n/2 + 1)
-			b.Put(between, coder.EncodeIndex(x))
-		}, true},
+			b.Put(between, coder.EncodeIndex(live(n/2)))
+		}, middle},
 		{"the version row exists", func(b sqlstore.BatchWrite) {
-			b.Put(coder.EncodeVersionKey(raw(n-1), rev), []byte("there"))
-		}, true},
+			b.Put(version, []byte("there"))
+		}, version},
 	} {
 		commit(t, s, func(b sqlstore.BatchWrite) {
 			for _, row := range all(t, s, whole()) {
@@ -70,8 +72,12 @@ func testDeletions(t *testing.T, s sqlstore.Store) {
 		commit(t, s, func(b sqlstore.BatchWrite) { b.Put([]byte("other"), nil); c.change(b) })
 		before := all(t, s, whole())
 		err := tryCommit(s, fill)
-		if c.conflict {
-			require.True(t, sqlstore.IsConflict(err), "%s: %v", c.name, err)
+		if c.conflict != nil {
+			var conflict *sqlstore.Conflict
+			require.ErrorAs(t, err, &conflict, c.name)
+			if conflict.Key != nil {
+				require.Equal(t, c.conflict, conflict.Key, c.name)
+			}
 			sameRows(t, c.name, all(t, s, whole()), before)
 			continue
 		}
