@@ -94,7 +94,7 @@ func (t *transaction) run(ctx context.Context, c *sqldb.Conn) error {
 	}
 	local := context.WithoutCancel(ctx)
 	if d := sqldb.FindDeletion(t.ops); d != nil {
-		if done, err := deleteRange(local, c, d); err != nil {
+		if done, err := t.swapRange(local, c, d); err != nil {
 			return err
 		} else if done {
 			t.ops = d.Others

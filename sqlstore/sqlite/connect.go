@@ -35,7 +35,7 @@ func connect(u *sqlstore.URL, readOnly bool, logger *slog.Logger) (driver.Connec
 			"committed data, would be elsewhere; mount its directory instead", sqlstore.ErrUnfit, path)
 	}
 	vfs, err := chooseVFS()
-	if err != nil {
+	if err = errors.Join(err, registerSwap()); err != nil {
 		return nil, err
 	}
 	query := url.Values{}

@@ -5,46 +5,85 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
 
+	"modernc.org/sqlite"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
 const (
 	inRange = " WHERE internal_key >= ?1 AND internal_key <= ?2"
-	live    = " substr(object_value, " + sqldb.FlagsAt + ") IN (x'00', x'02')"
-	// oldRevisionsText returns the row versions of live index rows in key order. Of a range of more than ?3 rows it
-	// lacks the last.
-	oldRevisionsText = "SELECT CAST(group_concat(substr(object_value, " + sqldb.RowVersionAt + "), '') AS BLOB) " +
-		"FROM (SELECT object_value FROM object" + inRange + " ORDER BY internal_key LIMIT ?3) WHERE" + live
+	// beyondText returns a row if the range has more rows than ?3.
+	beyondText = "SELECT 1 FROM object" + inRange + " ORDER BY internal_key LIMIT 1 OFFSET ?3"
 	// After a failure the whole transaction is rolled back.
-	deleteRangeText = "UPDATE OR FAIL object SET object_value = CAST(x'01' || ?3 || substr(object_value, " +
-		sqldb.RowVersionAt + ") || zeroblob(24) || x'01' AS BLOB)" + inRange + " AND" + live
+	swapRangeText = "UPDATE OR FAIL object SET object_value = sqlbrain_swap(?3, internal_key, object_value)" + inRange
 )
 
-// deleteRange makes d by a statement for all its keys. It reports false, and changes nothing, if the live index rows
-// from the first to the last are not those that d replaces, or if there are too many others.
-func deleteRange(ctx context.Context, c *sqldb.Conn, d *sqldb.Deletion) (done bool, err error) {
-	rows, err := c.QueryContext(ctx, oldRevisionsText, numbered(d.First, d.Last, int64(d.MostRows())))
+// swapRange makes the swaps of d by one statement over all rows from the first to the last, which calls rangeSwap.row
+// for each. It reports false, and changes nothing, if there are too many others.
+func (t *transaction) swapRange(ctx context.Context, c *sqldb.Conn, d *sqldb.Deletion) (done bool, err error) {
+	rows, err := c.QueryContext(ctx, beyondText, numbered(d.First, d.Last, int64(d.MostRows())))
 	if err != nil {
 		return false, err
 	}
-	var found [1]driver.Value
-	if err := errors.Join(rows.Next(found[:]), rows.Close()); err != nil {
+	var beyond [1]driver.Value
+	if err := errors.Join(rows.Next(beyond[:]), rows.Close()); !errors.Is(err, io.EOF) {
 		return false, err
 	}
-	if old, _ := found[0].([]byte); !bytes.Equal(old, d.OldRevisions()) {
-		return false, nil
+	s, id := &rangeSwap{swaps: d.Swaps}, lastSwap.Add(1)
+	rangeSwaps.Store(id, s)
+	defer rangeSwaps.Delete(id)
+	_, err = c.ExecContext(ctx, swapRangeText, numbered(d.First, d.Last, id))
+	if s.missed || err == nil && len(s.swaps) > 0 {
+		t.at = &s.swaps[0]
+		err = errMissed
 	}
-	result, err := c.ExecContext(ctx, deleteRangeText, numbered(d.First, d.Last, d.Revision))
-	if err != nil {
-		return false, err
-	}
-	if n, err := result.RowsAffected(); err != nil || n != int64(len(d.Swaps)) {
-		return false, errors.Join(err, fmt.Errorf("sqlite: %d rows were deleted, %d were due", n, len(d.Swaps)))
-	}
-	return true, nil
+	return err == nil, err
 }
+
+// A rangeSwap is what is left of the swaps, in key order, of a statement over a range of rows.
+type rangeSwap struct {
+	swaps  []sqlstore.Op
+	missed bool // the first is not possible
+}
+
+var (
+	rangeSwaps sync.Map // from the first argument of sqlbrain_swap to *rangeSwap
+	lastSwap   atomic.Int64
+)
+
+// row returns the new value of a row.
+func (s *rangeSwap) row(key, value []byte) ([]byte, error) {
+	if len(s.swaps) == 0 || bytes.Compare(key, s.swaps[0].Key) < 0 {
+		return value, nil
+	}
+	op := &s.swaps[0]
+	if s.missed = !bytes.Equal(key, op.Key) || !bytes.Equal(value, op.Old); s.missed {
+		return nil, errMissed
+	}
+	s.swaps = s.swaps[1:]
+	return op.Value, nil
+}
+
+var registerSwap = sync.OnceValue(func() error {
+	return sqlite.RegisterFunction("sqlbrain_swap", &sqlite.FunctionImpl{
+		NArgs:        3,
+		VolatileArgs: true,
+		Scalar: func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+			s, ok := rangeSwaps.Load(args[0])
+			key, isKey := args[1].([]byte)
+			value, isValue := args[2].([]byte)
+			if !ok || !isKey || !isValue {
+				return nil, errMissed
+			}
+			return s.(*rangeSwap).row(key, value)
+		},
+	})
+})
 
 func numbered(values ...any) []driver.NamedValue {
 	args := make([]driver.NamedValue, len(values))
