@@ -17,6 +17,7 @@ const maxChunk = 1024
 type Overlay struct {
 	chunks [][]*Changed // none is empty
 	n      int
+	added  int // changes
 }
 
 // Changed is what changes have made of a key.
@@ -24,6 +25,7 @@ type Changed struct {
 	Record  *coder.Record // may be a tombstone
 	Existed bool          // before the changes
 	Times   int           // how often it was changed
+	First   int           // how many changes, of any key, were added before the first of them
 }
 
 // Live returns the record of the key, nil if the key does not exist.
@@ -76,6 +78,7 @@ func compare(c *Changed, key []byte) int { return bytes.Compare(c.Record.Key, ke
 // Add adds a change, which follows those before.
 func (o *Overlay) Add(c *Change) {
 	chunk, i, known := o.find(c.Record.Key)
+	o.added++
 	if known {
 		changed := o.chunks[chunk][i]
 		changed.Record = c.Record
@@ -86,7 +89,8 @@ func (o *Overlay) Add(c *Change) {
 	if len(o.chunks) == 0 {
 		o.chunks = [][]*Changed{nil}
 	}
-	keys := slices.Insert(o.chunks[chunk], i, &Changed{Record: c.Record, Existed: c.Prev != nil, Times: 1})
+	keys := slices.Insert(o.chunks[chunk], i,
+		&Changed{Record: c.Record, Existed: c.Prev != nil, Times: 1, First: o.added - 1})
 	o.chunks[chunk] = keys
 	if half := len(keys) / 2; len(keys) > maxChunk {
 		o.chunks[chunk] = keys[:half:half]

@@ -22,7 +22,8 @@ type batch struct {
 
 	changes []txn.Change
 	changed txn.Overlay            // of changes, over the committed state
-	bases   map[string]indexEntry  // of the changed keys, and others: what the table has
+	bases   []indexEntry           // of the key of each change, if it is the first: what the table has
+	read    map[string]indexEntry  // what the table has for the keys that Tx.Get has read
 	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
 	rows    map[string][]byte      // other rows; nil is a removed one
 	auth    *auth.Rows
@@ -39,7 +40,7 @@ func newBatch(p *Pipeline, assume bool) *batch {
 	return &batch{
 		p: p, base: p.cfg.Revisions.Visible(), alloc: p.cfg.Revisions.Allocate(),
 		leases: make(map[int64]*coder.Lease), rows: make(map[string][]byte),
-		auth: p.cfg.Leader.AuthRows(), assume: assume,
+		auth: p.cfg.Leader.AuthRows(), assume: assume, read: make(map[string]indexEntry),
 	}
 }
 
@@ -47,16 +48,8 @@ func newBatch(p *Pipeline, assume bool) *batch {
 // must no longer be used.
 func (b *batch) begin(pre *Prefetch) *Tx {
 	tx := &b.tx
-	switch {
-	case pre.large():
-		tx.bases = pre.bases
-	case tx.bases == nil || tx.prefetch.large():
-		tx.bases = make(map[string]indexEntry)
-	default:
-		clear(tx.bases)
-	}
 	*tx = Tx{
-		batch: b, prefetch: pre, rev: b.alloc.Peek(), bases: tx.bases,
+		batch: b, prefetch: pre, rev: b.alloc.Peek(), bases: tx.bases[:0],
 		changes: tx.changes[:0], assumed: tx.assumed[:0], onCommit: tx.onCommit[:0],
 	}
 	return tx
@@ -67,19 +60,12 @@ func (b *batch) accept(tx *Tx) {
 	if len(tx.changes) > 0 {
 		b.alloc.Take()
 	}
-	if len(b.changes) == 0 {
-		b.bases, tx.bases = tx.bases, nil
-	}
 	for i := range tx.changes {
 		c := &tx.changes[i]
-		if len(b.changes) > 0 && b.changed.Get(c.Record.Key) == nil {
-			k := string(c.Record.Key)
-			b.bases[k] = tx.bases[k]
-		}
 		b.changed.Add(c)
 		b.bytes += 2*len(c.Record.Key) + len(c.Record.Value) + 200
 	}
-	b.changes = append(b.changes, tx.changes...)
+	b.changes, b.bases = append(b.changes, tx.changes...), append(b.bases, tx.bases...)
 	b.assumed = append(b.assumed, tx.assumed...)
 	if tx.prefetch != nil {
 		b.done = append(b.done, tx.prefetch)
@@ -104,7 +90,7 @@ func (b *batch) empty() bool { return len(b.changes) == 0 && len(b.leases) == 0 
 func (b *batch) entry(c *txn.Changed) indexEntry {
 	rec := c.Record
 	return indexEntry{exists: true, Index: coder.Index{
-		ModRevision: rec.ModRevision, PrevRevision: b.bases[string(rec.Key)].ModRevision, CreateRevision: rec.CreateRevision,
+		ModRevision: rec.ModRevision, PrevRevision: b.bases[c.First].ModRevision, CreateRevision: rec.CreateRevision,
 		Version: rec.Version, Lease: rec.Lease, Tombstone: rec.Tombstone, Gap: c.Times > 1,
 	}}
 }
@@ -115,7 +101,7 @@ func (b *batch) ops(at time.Time) []sqlstore.Op {
 	log := make([]coder.Change, len(b.changes))
 	replaced := make(map[string]int64) // the last tombstone of a key, once the key is created again
 	for c := range b.changed.All() {
-		base, key := b.bases[string(c.Record.Key)], c.Record.Key
+		base, key := b.bases[c.First], c.Record.Key
 		ops = appendKey(ops, base, b.entry(c), key)
 		if base.exists && base.Tombstone {
 			replaced[string(key)] = base.ModRevision
@@ -130,12 +116,12 @@ func (b *batch) ops(at time.Time) []sqlstore.Op {
 		} else {
 			log[i].PrevTombstone = replaced[string(rec.Key)]
 		}
-		switch key := coder.EncodeVersionKey(rec.Key, rec.ModRevision); {
+		switch {
 		case !rec.Tombstone:
-			ops = append(ops, creation(key, coder.EncodeVersion(rec)))
+			ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeVersion(rec)))
 		case len(b.changes) > b.changed.Len() && b.changed.Get(rec.Key).Record != rec: // it is created again
 			replaced[string(rec.Key)] = rec.ModRevision
-			ops = append(ops, creation(key, coder.EncodeTombstone()))
+			ops = append(ops, creation(coder.EncodeVersionKey(rec.Key, rec.ModRevision), coder.EncodeTombstone()))
 		}
 	}
 	if len(log) > 0 {

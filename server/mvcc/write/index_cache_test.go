@@ -10,7 +10,7 @@ import (
 
 // set is update of one key.
 func (c *indexCache) set(key string, e indexEntry) {
-	b := &batch{bases: map[string]indexEntry{key: {Index: coder.Index{ModRevision: e.PrevRevision}}}}
+	b := &batch{bases: []indexEntry{{Index: coder.Index{ModRevision: e.PrevRevision}}}}
 	b.changed.Add(&txn.Change{Record: e.Record([]byte(key))})
 	c.update(b)
 }

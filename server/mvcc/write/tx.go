@@ -22,8 +22,8 @@ type Tx struct {
 	batch    *batch
 	prefetch *Prefetch // nil: none
 	rev      int64     // the revision of its changes, if it makes any
-	bases    map[string]indexEntry
 	changes  []txn.Change
+	bases    []indexEntry // of their keys, see batch
 	leases   map[int64]*coder.Lease
 	rows     map[string][]byte
 	auth     *auth.Rows
@@ -74,14 +74,14 @@ func (tx *Tx) Get(ctx context.Context, key []byte, value bool) (*coder.Record, e
 		return c.Live(), nil
 	}
 	if tx.assumeAbsent(key) {
-		tx.bases[string(key)] = indexEntry{}
+		tx.batch.read[string(key)] = indexEntry{}
 		return nil, nil
 	}
 	e, err := tx.batch.p.indexOf(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	tx.bases[string(key)] = e
+	tx.batch.read[string(key)] = e
 	if !e.live() {
 		return nil, nil
 	}
@@ -188,7 +188,6 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 	held := make([]*coder.Record, 0, len(pre.lease.keys))
 	see := func(key []byte, e indexEntry) {
 		if tx.batch.changed.Get(key) == nil && e.live() && e.Lease == id {
-			tx.bases[string(key)] = e
 			held = append(held, e.Record(key))
 		}
 	}
@@ -289,34 +288,33 @@ func (tx *Tx) unproven() bool {
 // loadBases loads the index rows of the keys that the command changes, and has not read one by one, so that the commit
 // can compare and swap them.
 func (tx *Tx) loadBases(ctx context.Context) error {
-	var missing []*coder.Record
+	var missing []int
 	var keys [][]byte
+	tx.bases = slices.Grow(tx.bases, len(tx.changes))
 	for i := range tx.changes {
-		prev := tx.changes[i].Prev
-		if prev == nil || prev.ModRevision == tx.rev {
-			continue // Get has read it
+		prev, e := tx.changes[i].Prev, indexEntry{}
+		known := true // or it is a change of a key that was changed before
+		switch {
+		case prev == nil:
+			e = tx.batch.read[string(tx.changes[i].Record.Key)]
+		case prev.ModRevision < tx.rev && tx.batch.changed.Get(prev.Key) == nil:
+			if e = tx.batch.read[string(prev.Key)]; !e.of(prev) {
+				e, known = tx.prefetch.base(prev)
+			}
 		}
-		key := string(prev.Key)
-		if tx.batch.changed.Get(prev.Key) != nil || tx.bases[key].of(prev) {
-			continue // an earlier command has loaded it, or this one
-		}
-		if e, ok := tx.prefetch.base(prev); ok {
-			tx.bases[key] = e
-		} else {
-			missing, keys = append(missing, prev), append(keys, prev.Key)
+		if tx.bases = append(tx.bases, e); !known {
+			missing, keys = append(missing, i), append(keys, prev.Key)
 		}
 	}
 	entries, err := tx.batch.p.entriesOf(ctx, keys)
 	if err != nil {
 		return err
 	}
-	for _, rec := range missing {
-		e := entries[string(rec.Key)]
-		if !e.of(rec) {
+	for n, i := range missing {
+		if tx.bases[i] = entries[string(keys[n])]; !tx.bases[i].of(tx.changes[i].Prev) {
 			// Another node leads, or the index cache or the view is wrong, which would be a bug.
-			return tx.stale(ctx, rec.Key)
+			return tx.stale(ctx, keys[n])
 		}
-		tx.bases[string(rec.Key)] = e
 	}
 	return nil
 }

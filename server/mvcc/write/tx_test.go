@@ -143,7 +143,7 @@ func TestIndexRowOfALiveKeyMustExist(t *testing.T) {
 	replace := func(before indexEntry) error {
 		b := newBatch(l.p, false)
 		rec := &coder.Record{Key: []byte("k"), ModRevision: 3}
-		b.bases = map[string]indexEntry{"k": before}
+		b.bases = []indexEntry{before}
 		b.changed.Add(&txn.Change{Record: rec})
 		conditional := store.BeginBatchWrite()
 		sqlstore.Add(conditional, b.ops(time.Now()))
