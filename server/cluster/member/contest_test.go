@@ -181,7 +181,6 @@ func TestAnAnswerThatComesFirstKeepsTheLock(t *testing.T) {
 	elect(t, quick, func(t *testing.T, g *group) {
 		n1, n2, leads, _ := heardLeader(g)
 		n1.freeze()
-		n2.loses(n1)
 		var tried atomic.Bool
 		commits := 0
 		n2.faults.onCommit(func(_ context.Context, commit func() error) error {
@@ -194,6 +193,7 @@ func TestAnAnswerThatComesFirstKeepsTheLock(t *testing.T) {
 			}
 			return commit()
 		})
+		n2.loses(n1)
 		time.Sleep(time.Second)
 		require.True(t, tried.Load())
 		n2.faults.onCommit(nil)
