@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -67,6 +68,33 @@ func TestCreatingReadsNothing(t *testing.T) {
 	if store.keys != 0 {
 		t.Fatalf("%d index rows were read", store.keys)
 	}
+}
+
+// leasesThen looks up leases, and then does something else.
+type leasesThen struct {
+	Leases
+	then func()
+}
+
+func (l *leasesThen) Lease(id int64) (coder.Lease, bool) {
+	l.then()
+	return l.Leases.Lease(id)
+}
+
+// TestAnAssumedKeyStaysAbsent, although another request needs its row, and caches it between the compare and the put.
+func TestAnAssumedKeyStaysAbsent(t *testing.T) {
+	leases := &leasesThen{}
+	l := lead(t, newStore(t), func(c *Config) { leases.Leases, c.Leases = c.Leases, leases })
+	leases.then = func() { l.p.readKeys(t.Context(), [][]byte{[]byte("old")}) }
+	l.leases[7] = coder.Lease{}
+	l.must(t, put("old", "0"))
+	l.p.index.purge()
+	txn := create("old", "1")
+	txn.Then[0].Put.Lease = 7
+	cmd := NewTxnCommand(txn)
+	require.NoError(t, l.together(t, cmd)[0])
+	require.False(t, cmd.Result().Succeeded, "it was created a second time")
+	require.Equal(t, "0", string(cmd.Result().Results[0].Range.Records[0].Value))
 }
 
 func TestCreatingWhatExists(t *testing.T) {

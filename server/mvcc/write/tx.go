@@ -255,18 +255,19 @@ func (tx *Tx) SetLease(id int64, l *coder.Lease) {
 // caller must not change it.
 func (tx *Tx) BatchLeases() map[int64]*coder.Lease { return tx.batch.leases }
 
-// assumeAbsent reports whether key is assumed absent: the command expects it to be, and it
-// is not in the index cache.
+// assumeAbsent reports whether key is assumed absent: the command expects it to be, and it was not in the index cache
+// when it was first needed. Another request may bring it there since; the command must not see both.
 func (tx *Tx) assumeAbsent(key []byte) bool {
+	if tx.isAssumed(key) {
+		return true
+	}
 	if !contains(tx.creates, key) {
 		return false
 	}
 	if _, cached := tx.batch.p.index.peek(key); cached {
 		return false
 	}
-	if !tx.isAssumed(key) {
-		tx.assumed = append(tx.assumed, key)
-	}
+	tx.assumed = append(tx.assumed, key)
 	return true
 }
 
