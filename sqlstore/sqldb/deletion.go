@@ -11,7 +11,7 @@ import (
 const (
 	// LeastDeleted is the number of keys from which a Deletion is faster than a swap for each.
 	LeastDeleted = 1000
-	// rowsPerSwap is how many index rows can be read in the time that a swap takes.
+	// rowsPerSwap is how many index rows a statement can pass in the time that a swap takes.
 	rowsPerSwap = 4
 )
 

@@ -20,7 +20,8 @@ const (
 	// beyondText returns a row if the range has more rows than ?3.
 	beyondText = "SELECT 1 FROM object" + inRange + " ORDER BY internal_key LIMIT 1 OFFSET ?3"
 	// After a failure the whole transaction is rolled back.
-	swapRangeText = "UPDATE OR FAIL object SET object_value = sqlbrain_swap(?3, internal_key, object_value)" + inRange
+	swapRangeText = "UPDATE OR FAIL object INDEXED BY sqlite_autoindex_object_1 " + // in key order
+		"SET object_value = sqlbrain_swap(?3, internal_key, object_value)" + inRange
 )
 
 // swapRange makes the swaps of d by one statement over all rows from the first to the last, which calls rangeSwap.row
@@ -57,12 +58,13 @@ var (
 )
 
 // row returns the new value of a row.
-func (s *rangeSwap) row(key, value []byte) ([]byte, error) {
+func (s *rangeSwap) row(key []byte, value driver.Value) (driver.Value, error) {
 	if len(s.swaps) == 0 || bytes.Compare(key, s.swaps[0].Key) < 0 {
 		return value, nil
 	}
 	op := &s.swaps[0]
-	if s.missed = !bytes.Equal(key, op.Key) || !bytes.Equal(value, op.Old); s.missed {
+	old, ok := value.([]byte)
+	if s.missed = !ok || !bytes.Equal(key, op.Key) || !bytes.Equal(old, op.Old); s.missed {
 		return nil, errMissed
 	}
 	s.swaps = s.swaps[1:]
@@ -75,12 +77,11 @@ var registerSwap = sync.OnceValue(func() error {
 		VolatileArgs: true,
 		Scalar: func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 			s, ok := rangeSwaps.Load(args[0])
-			key, isKey := args[1].([]byte)
-			value, isValue := args[2].([]byte)
-			if !ok || !isKey || !isValue {
+			key, isBlob := args[1].([]byte)
+			if !ok || !isBlob {
 				return nil, errMissed
 			}
-			return s.(*rangeSwap).row(key, value)
+			return s.(*rangeSwap).row(key, args[2])
 		},
 	})
 })

@@ -15,7 +15,8 @@ func TestNoStatementScansTheTableOnSQLite(t *testing.T) {
 	s := openURL(t, newURL(t), sqlstore.Options{})
 	lo, hi := sqldbtest.FillPlans(t, s)
 	plans := sqldbtest.Plans(&statements, lo, hi)
-	for _, text := range []string{insertText, putText, swapOrPutText, swapText, deleteText, deleteIfText} {
+	for _, text := range []string{insertText, putText, swapOrPutText, swapText, deleteText, deleteIfText, beyondText,
+		swapRangeText} {
 		plans[text] = []any{lo, lo, lo}[:strings.Count(text, "?")]
 	}
 	for text, args := range plans {
