@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
@@ -74,4 +76,40 @@ func TestARequestTooLargeFailsAlone(t *testing.T) {
 	if outcomes[0] != nil || !errors.Is(outcomes[1], mvcc.ErrTooLarge) || outcomes[2] != nil || l.Revision() != 3 {
 		t.Fatalf("outcomes %v, revision %d", outcomes, l.Revision())
 	}
+}
+
+// losing is a store that refuses the first commit as too large, and finds in the second one, which it makes, that a row
+// is missing.
+type losing struct {
+	sqlstore.Store
+	on      bool
+	commits int // since it is on
+}
+
+func (s *losing) BeginBatchWrite() sqlstore.BatchWrite {
+	return storetest.OnCommit(s.Store.BeginBatchWrite(), func(ctx context.Context, b *storetest.Batch) error {
+		if s.on {
+			s.commits++
+		}
+		if s.commits == 1 {
+			return fmt.Errorf("%w: made up", sqlstore.ErrTooLarge)
+		}
+		if err := b.BatchWrite.Commit(ctx); err != nil || s.commits != 2 {
+			return err
+		}
+		return fmt.Errorf("%w: made up", sqlstore.ErrRowMissing)
+	})
+}
+
+// TestNothingIsCommittedAfterTheLeadershipEnded, not even when the requests of a batch are committed one by one: the
+// fence row would seem to say that the next one was.
+func TestNothingIsCommittedAfterTheLeadershipEnded(t *testing.T) {
+	store := &losing{Store: newStore(t)}
+	l := lead(t, store)
+	l.must(t, put("a", "0"), put("b", "0"))
+	store.on = true
+	outcomes := l.together(t, NewTxnCommand(put("a", "1")), NewTxnCommand(put("b", "1")))
+	require.Error(t, l.reason)
+	require.Error(t, outcomes[0])
+	require.ErrorIs(t, outcomes[1], mvcc.ErrNotLeader)
 }

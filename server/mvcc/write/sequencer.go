@@ -22,13 +22,18 @@ func (p *Pipeline) sequence(ctx context.Context) {
 		case <-p.draining:
 			return
 		case next := <-p.batches:
-			for len(next) > 0 && p.cfg.Leader.Lost() == nil && ctx.Err() == nil {
-				next = p.runBatch(ctx, next)
-			}
-			for _, r := range next {
-				r.done <- result{err: p.cfg.Leader.ErrNotLeader()}
-			}
+			p.runBatches(ctx, next)
 		}
+	}
+}
+
+// runBatches executes and answers requests, while this node leads: after that the fence must not be used.
+func (p *Pipeline) runBatches(ctx context.Context, requests []*request) {
+	for len(requests) > 0 && p.cfg.Leader.Lost() == nil && ctx.Err() == nil {
+		requests = p.runBatch(ctx, requests)
+	}
+	for _, r := range requests {
+		r.done <- result{err: p.cfg.Leader.ErrNotLeader()}
 	}
 }
 
@@ -77,7 +82,7 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder
 		case errors.Is(end.err, mvcc.ErrTooLarge) && n > 1:
 			// One of them is too large for the database. Only that one must fail.
 			for i := range n {
-				p.runBatch(ctx, requests[i:i+1])
+				p.runBatches(ctx, requests[i:i+1])
 			}
 			return requests[n:]
 		}
