@@ -53,6 +53,8 @@ type Alarms struct {
 	mu      sync.RWMutex
 	raised  map[Alarm]bool
 	changes int // raised by set and Distrust, so that a Load notices them
+	loads   int // that began
+	loaded  int // the newest of them that has ended
 	// unstored are raised alarms of this node that are not in the table.
 	unstored map[Alarm]bool
 }
@@ -62,12 +64,13 @@ func NewAlarms(store sqlstore.Store, node Node, log *slog.Logger) *Alarms {
 	return &Alarms{store: store, node: node, log: log, raised: make(map[Alarm]bool), unstored: make(map[Alarm]bool)}
 }
 
-// Load reads the alarms from the table. It has no effect if a change was committed, or
-// Distrust was called, while it was reading: the rows that it has read may be older.
+// Load reads the alarms from the table. It has no effect if a change was committed, Distrust was called, or a Load that
+// began later has ended, while it was reading: the rows that it has read may be older.
 func (s *Alarms) Load(ctx context.Context) error {
-	s.mu.RLock()
-	before := s.changes
-	s.mu.RUnlock()
+	s.mu.Lock()
+	s.loads++
+	before, began := s.changes, s.loads
+	s.mu.Unlock()
 	stored, err := ReadAlarms(ctx, s.store)
 	if err != nil {
 		return err
@@ -78,8 +81,8 @@ func (s *Alarms) Load(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.changes == before {
-		s.raised = raised
+	if s.changes == before && began > s.loaded {
+		s.raised, s.loaded = raised, began
 	}
 	return nil
 }

@@ -395,6 +395,17 @@ func TestLoadKeepsNewerAlarms(t *testing.T) {
 	if !a.isRaised(stored) || a.isRaised(newer) {
 		t.Errorf("loaded %v", a.All())
 	}
+	store.reading = func() { // a follower polls, and catches up meanwhile
+		store.reading = nil
+		load()
+		batch := store.BeginBatchWrite()
+		batch.Del(coder.EncodeAlarmKey(7, AlarmCorrupt))
+		require.NoError(t, batch.Commit(t.Context()))
+	}
+	load()
+	require.True(t, a.isRaised(stored), "a load replaced what one found that began later")
+	load()
+	require.Empty(t, a.All())
 }
 
 // A node that has just begun to lead answers with the alarms that it loaded for that.
