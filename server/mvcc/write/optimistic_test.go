@@ -97,6 +97,21 @@ func TestAnAssumedKeyStaysAbsent(t *testing.T) {
 	require.Equal(t, "0", string(cmd.Result().Results[0].Range.Records[0].Value))
 }
 
+// TestAnAssumedKeyIsNotWhatAnEarlierCommandRead: that is in the same batch, and the row was evicted since.
+func TestAnAssumedKeyIsNotWhatAnEarlierCommandRead(t *testing.T) {
+	leases := &leasesThen{then: func() {}}
+	l := lead(t, newStore(t), func(c *Config) { leases.Leases, c.Leases = c.Leases, leases })
+	l.leases[7] = coder.Lease{}
+	l.must(t, put("old", "0"))
+	reads := create("other", "1")
+	reads.Compares[0].Key, reads.Compares[0].Result = []byte("old"), mvcc.CompareGreater
+	reads.Then[0].Put.Lease = 7
+	leases.then = l.p.index.purge
+	creates := NewTxnCommand(create("old", "1"))
+	require.NoError(t, errors.Join(l.together(t, NewTxnCommand(reads), creates)...))
+	require.False(t, creates.Result().Succeeded, "it was created a second time")
+}
+
 func TestCreatingWhatExists(t *testing.T) {
 	for name, tc := range map[string]struct {
 		key       string
