@@ -14,8 +14,6 @@ import (
 const (
 	inRange = " WHERE internal_key >= ? AND internal_key <= ?"
 	live    = inRange + " AND ASCII(SUBSTRING(object_value, " + sqldb.FlagsAt + ")) & 1 = 0"
-	// beyondText returns a row if the range has more rows than its last argument says.
-	beyondText = "SELECT 1 FROM object" + inRange + " ORDER BY internal_key LIMIT 1 OFFSET ?"
 	// checksumText sums up the keys and row versions of live index rows.
 	checksumText = "SELECT COUNT(*), COALESCE(SUM(CRC32(CONCAT(internal_key, SUBSTRING(object_value, " +
 		sqldb.RowVersionAt + ")))), 0) FROM object" + live
@@ -27,18 +25,18 @@ const (
 // from the first to the last are not those that d replaces, or if there are too many others. The fence row must be
 // locked: no other leader changes them.
 func (t *transaction) deleteRange(ctx context.Context, d *sqldb.Deletion) (done bool, err error) {
-	var beyond, rows int
-	err = t.conn.QueryRowContext(ctx, beyondText, d.First, d.Last, d.MostRows()).Scan(&beyond)
+	var beyond []byte
+	err = t.conn.QueryRowContext(ctx, sqldb.SeekNthText, d.First, d.Last, d.MostRows()).Scan(&beyond)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return false, err
 	}
+	var rows int
 	var sum, expected uint64
 	if err := t.conn.QueryRowContext(ctx, checksumText, d.First, d.Last).Scan(&rows, &sum); err != nil {
 		return false, err
 	}
-	old := d.OldRevisions()
 	for i := range d.Swaps {
-		expected += uint64(crc32.ChecksumIEEE(slices.Concat(d.Swaps[i].Key, old[8*i:8*i+8])))
+		expected += uint64(crc32.ChecksumIEEE(slices.Concat(d.Swaps[i].Key, d.OldRevision(i))))
 	}
 	if rows != len(d.Swaps) || sum != expected {
 		return false, nil

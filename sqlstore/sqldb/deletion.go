@@ -63,14 +63,8 @@ func deletes(op *sqlstore.Op) bool {
 // revisionOf returns the row version of an index row.
 func revisionOf(value []byte) []byte { return value[1:9] }
 
-// MostRows returns how many index rows from the first to the last may be read.
-func (d *Deletion) MostRows() int { return rowsPerSwap * len(d.Swaps) }
+// MostRows returns how many index rows before the last may be read: SeekNthText finds one more if there are too many.
+func (d *Deletion) MostRows() int { return rowsPerSwap*len(d.Swaps) - 1 }
 
-// OldRevisions returns the row versions that are replaced, in key order.
-func (d *Deletion) OldRevisions() []byte {
-	b := make([]byte, 0, 8*len(d.Swaps))
-	for i := range d.Swaps {
-		b = append(b, revisionOf(d.Swaps[i].Old)...)
-	}
-	return b
-}
+// OldRevision returns the row version that a swap replaces, 8 bytes.
+func (d *Deletion) OldRevision(i int) []byte { return revisionOf(d.Swaps[i].Old) }

@@ -33,7 +33,9 @@ func TestFindDeletion(t *testing.T) {
 	require.Equal(t, ops[1].Key, d.First)
 	require.Equal(t, ops[LeastDeleted].Key, d.Last)
 	require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, 7}, d.Revision)
-	require.Len(t, d.OldRevisions(), 8*LeastDeleted)
+	for i := range d.Swaps {
+		require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, 5}, d.OldRevision(i))
+	}
 
 	require.Nil(t, FindDeletion(nil))
 	require.Nil(t, FindDeletion(swaps(LeastDeleted-1)), "too few")

@@ -15,19 +15,14 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-const (
-	inRange = " WHERE internal_key >= ?1 AND internal_key <= ?2"
-	// beyondText returns a row if the range has more rows than ?3.
-	beyondText = "SELECT 1 FROM object" + inRange + " ORDER BY internal_key LIMIT 1 OFFSET ?3"
-	// After a failure the whole transaction is rolled back.
-	swapRangeText = "UPDATE OR FAIL object INDEXED BY sqlite_autoindex_object_1 " + // in key order
-		"SET object_value = sqlbrain_swap(?3, internal_key, object_value)" + inRange
-)
+// swapRangeText visits rows in key order. After a failure the whole transaction is rolled back.
+const swapRangeText = "UPDATE OR FAIL object INDEXED BY sqlite_autoindex_object_1 SET object_value = " +
+	"sqlbrain_swap(?3, internal_key, object_value) WHERE internal_key >= ?1 AND internal_key <= ?2"
 
 // swapRange makes the swaps of d by one statement over all rows from the first to the last, which calls rangeSwap.row
 // for each. It reports false, and changes nothing, if there are too many others.
 func (t *transaction) swapRange(ctx context.Context, c *sqldb.Conn, d *sqldb.Deletion) (done bool, err error) {
-	rows, err := c.QueryContext(ctx, beyondText, numbered(d.First, d.Last, int64(d.MostRows())))
+	rows, err := c.QueryContext(ctx, sqldb.SeekNthText, numbered(d.First, d.Last, int64(d.MostRows())))
 	if err != nil {
 		return false, err
 	}
