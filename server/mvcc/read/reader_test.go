@@ -265,6 +265,61 @@ func TestStreamsEndWhenCompactionOvertakes(t *testing.T) {
 	require.ErrorIs(t, err, mvcc.ErrSortTooLarge)
 }
 
+// TestStreamsOfTheNewestRevisionChooseItAgain: a client that asked for no revision is not told that it was compacted.
+func TestStreamsOfTheNewestRevisionChooseItAgain(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	n.commit("k", []byte("1"))
+	behind := int64(2)
+	follower := New(catchingUp{n, &behind}, n.store, n.view, mvcc.NewTimeout(time.Minute), 1000)
+	n.commit("k", []byte("2"))
+	n.compact = n.rev
+	var got []string
+	send := func(chunk *mvcc.RangeResult, last bool) error {
+		for _, rec := range chunk.Records {
+			got = append(got, string(rec.Value))
+		}
+		return nil
+	}
+	q := &mvcc.RangeRequest{KeyRange: everything}
+	require.NoError(t, follower.RangeStream(t.Context(), auth.System, q, false, 300, send))
+	require.Equal(t, []string{"2"}, got)
+
+	q.Revision, behind = 2, 2
+	require.ErrorIs(t, follower.RangeStream(t.Context(), auth.System, q, false, 300, send), mvcc.ErrCompacted)
+	q.Revision = 0
+	r.store = overtakenAgain{n.store, n}
+	require.ErrorIs(t, r.RangeStream(t.Context(), auth.System, q, false, 300, send), ErrOvertaken)
+	require.Len(t, got, 1)
+}
+
+// catchingUp is a node at revision *behind until something waits for a later one.
+type catchingUp struct {
+	*testNode
+	behind *int64
+}
+
+func (n catchingUp) ReadRevision(context.Context, auth.Permit, bool) (int64, error) {
+	return *n.behind, nil
+}
+
+func (n catchingUp) Await(_ context.Context, rev int64) error {
+	*n.behind = rev
+	return nil
+}
+
+// overtakenAgain is a store in which a write and its compaction pass every list.
+type overtakenAgain struct {
+	sqlstore.Store
+	n *testNode
+}
+
+func (s overtakenAgain) List(ctx context.Context, q sqlstore.ListQuery) ([]sqlstore.ListRow, bool, error) {
+	rows, more, err := s.Store.List(ctx, q)
+	s.n.commit("k", []byte("3"))
+	s.n.compact = s.n.rev
+	return rows, more, err
+}
+
 // slowPages counts the pages beyond the first of a range that are read at once.
 type slowPages struct {
 	sqlstore.Store

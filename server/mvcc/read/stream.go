@@ -3,6 +3,7 @@ package read
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -11,14 +12,35 @@ import (
 )
 
 // RangeStream answers q in chunks, see Reading.RangeStream. The request timeout bounds the choice of
-// the revision, and not the answer.
+// the revision, and not the answer. The newest revision is chosen again if compaction overtook it before anything was
+// sent. Errors: those of Node and of Reading.RangeStream, ErrOvertaken.
 func (r *Reader) RangeStream(ctx context.Context, as auth.Permit, q *mvcc.RangeRequest, linearizable bool,
 	chunkBytes int, send func(chunk *mvcc.RangeResult, last bool) error) error {
-	now, err := r.Now(ctx, as, linearizable)
-	if err != nil {
-		return err
+	for range MaxRaces {
+		now, err := r.Now(ctx, as, linearizable)
+		if err != nil {
+			return err
+		}
+		sent := false
+		err = now.RangeStream(ctx, q, chunkBytes, func(chunk *mvcc.RangeResult, last bool) error {
+			sent = true
+			return send(chunk, last)
+		})
+		if sent || q.Revision > 0 || !errors.Is(err, mvcc.ErrCompacted) {
+			return err
+		}
+		if err := r.awaitMark(ctx); err != nil {
+			return err
+		}
 	}
-	return now.RangeStream(ctx, q, chunkBytes, send)
+	return ErrOvertaken
+}
+
+// awaitMark waits until this node has reached the compact revision that it knows.
+func (r *Reader) awaitMark(ctx context.Context) error {
+	ctx, cancel := r.timeout.Bound(ctx)
+	defer cancel()
+	return mvcc.PublicError(ctx, r.node.Await(ctx, r.node.CompactRevision()))
 }
 
 // RangeStream answers q at the revision that it asks for when r is at the newest one, in chunks
