@@ -25,6 +25,8 @@ type Holder struct {
 	held coder.FenceToken
 	// replaced is what the row held before; zero if there was no row.
 	replaced coder.FenceToken
+	// ended says why there are no more commits: next tokens may equal those that are in the row already.
+	ended error
 }
 
 // Config says how to take and keep the fence row. All fields but InDoubt and Trace are required.
@@ -171,10 +173,23 @@ const (
 //     of Next. Else with a *sqlstore.Conflict if another row than the fence row conflicted,
 //     with ErrDeposed, with ErrDataLost, or with the database's error.
 //   - Unknown: with ErrDeposed or ErrDataLost, or with ctx's error if that ended before
-//     the outcome was resolved. Then the Holder must not be used again.
+//     the outcome was resolved.
 //
+// After Unknown, ErrDeposed and ErrDataLost each later commit is NotWritten with the same error.
 // With expectConflict a conflict is returned without a look at which row conflicted.
 func (h *Holder) Commit(ctx context.Context, next coder.FenceToken, timeout time.Duration, expectConflict bool,
+	fill func(sqlstore.BatchWrite)) (Outcome, error) {
+	if h.ended != nil {
+		return NotWritten, h.ended
+	}
+	outcome, err := h.commit(ctx, next, timeout, expectConflict, fill)
+	if outcome == Unknown || errors.Is(err, ErrDeposed) || errors.Is(err, ErrDataLost) {
+		h.ended = err
+	}
+	return outcome, err
+}
+
+func (h *Holder) commit(ctx context.Context, next coder.FenceToken, timeout time.Duration, expectConflict bool,
 	fill func(sqlstore.BatchWrite)) (Outcome, error) {
 	batch := h.cfg.Store.BeginBatchWrite()
 	if off("token") {

@@ -237,6 +237,9 @@ func TestUnknownOutcomesAreResolved(t *testing.T) {
 			!errors.Is(err, context.Canceled) {
 			t.Fatal(outcome, err)
 		}
+		if outcome, err := commit(t, h, 2, false); outcome != NotWritten || !errors.Is(err, context.Canceled) {
+			t.Fatal("after it:", outcome, err)
+		}
 	})
 	t.Run("the row went back to an earlier value", func(t *testing.T) {
 		store := newStore(t)
@@ -294,6 +297,10 @@ func TestMissingRowIsDataLossOfAWrittenCommit(t *testing.T) {
 	store.fault = func(commit func() error) error { return errors.Join(commit(), sqlstore.ErrRowMissing) }
 	if outcome, err := commit(t, h, 2, false); outcome != Written || !errors.Is(err, ErrDataLost) {
 		t.Fatal(outcome, err)
+	}
+	// The same token again would seem to be written, since the row has it already.
+	if outcome, err := commit(t, h, 2, false); outcome != NotWritten || !errors.Is(err, ErrDataLost) {
+		t.Fatal("after it:", outcome, err)
 	}
 }
 
