@@ -105,13 +105,14 @@ func (s *Store) OfLeader(ctx context.Context) (rows *Rows, revision int64, err e
 // rows, and returns nil for no change. It may be called again if its change was not committed.
 // Errors: change's; mvcc.ErrNotLeader and the like.
 func (s *Store) Change(ctx context.Context, as Permit,
-	change func(*Rows) (*Change, error)) (revision int64, err error) {
-	err = s.node.Submit(ctx, as, func(tx Tx) error {
+	change func(*Rows) (*Change, error)) (int64, error) {
+	var revision int64
+	err := s.node.Submit(ctx, as, func(tx Tx) error {
 		revision = tx.Revision()
 		return Apply(tx, change)
 	})
 	if err != nil {
-		return 0, err
+		return 0, err // revision may still be written to
 	}
 	return revision, nil
 }
@@ -128,14 +129,16 @@ func (s *Store) LoadTokens(ctx context.Context, table sqlstore.Store, ttl time.D
 // describe is called on the sequencer. IssueToken also returns the store's revision. Errors:
 // describe's; mvcc.ErrNotLeader and the like.
 func (s *Store) IssueToken(ctx context.Context, as Permit, prefix string,
-	describe func(*Rows) (coder.Token, error)) (token string, revision int64, err error) {
-	err = s.node.Submit(ctx, as, func(tx Tx) (err error) {
+	describe func(*Rows) (coder.Token, error)) (string, int64, error) {
+	var token string
+	var revision int64
+	err := s.node.Submit(ctx, as, func(tx Tx) (err error) {
 		revision = tx.Revision()
 		token, err = s.tokens.Load().Issue(tx, prefix, describe)
 		return err
 	})
 	if err != nil {
-		return "", 0, err
+		return "", 0, err // token and revision may still be written to
 	}
 	return token, revision, nil
 }
