@@ -58,6 +58,9 @@ func interferenceRows(systems []system.System, works []string, found map[string]
 	for _, w := range works {
 		for _, s := range systems {
 			figures := found[w][s.Name()]
+			if len(figures) == 0 {
+				continue
+			}
 			if i := slices.IndexFunc(figures, func(f interfere.Figure) bool { return f.Failed != nil }); i >= 0 {
 				fmt.Fprintf(&b, "| %s | %s | failed: %.200s |\n", w, s.Name(), figures[i].Failed)
 				continue

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +181,12 @@ func TestInterference(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(p.out, "interference.md"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), "| compaction of all versions | sqlbrain-sqlite |")
+	for _, s := range p.systems[1:] {
+		if strings.HasPrefix(s, "kine") { // it has one member
+			continue
+		}
+		require.Contains(t, string(page), "| follower that joins, and leaves | "+s+" |")
+	}
 	require.NotContains(t, string(page), "failed")
 }
 

@@ -72,11 +72,14 @@ func Run(ctx context.Context, env *system.Environment, s system.System, o Option
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
 
-	b := &background{Client: own, Options: o}
+	b := &background{Client: own, Options: o, server: running}
 	if err := b.load(ctx); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	for _, w := range works {
+		if w.joins && !s.Joins() {
+			continue
+		}
 		if w.prepare != nil {
 			if err := w.prepare(ctx, b); err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)

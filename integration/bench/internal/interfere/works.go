@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
 )
 
 // work is something that one client, or a server, does while others put and get.
@@ -15,6 +17,7 @@ type work struct {
 	prepare func(context.Context, *background) error // not measured
 	do      func(context.Context, *background) error
 	again   bool // it can be repeated
+	joins   bool // it is for systems that can have a further member
 }
 
 // works are done in this order: the first ones need the history, which compaction removes.
@@ -43,6 +46,12 @@ var works = []work{
 		defer r.Close() //nolint:errcheck // it is only read
 		_, err = io.Copy(io.Discard, r)
 		return err
+	}},
+	{name: "backup into a file", again: true, do: func(ctx context.Context, b *background) error {
+		return b.server.Backup(ctx)
+	}},
+	{name: "follower that joins, and leaves", joins: true, do: func(ctx context.Context, b *background) error {
+		return b.server.Join(ctx)
 	}},
 	{name: "lease with all keys revoked", prepare: lease, do: func(ctx context.Context, b *background) error {
 		_, err := b.Revoke(ctx, b.leased)
@@ -74,6 +83,7 @@ func key(n int) string { return fmt.Sprintf("%s%08d", prefix, n) }
 type background struct {
 	*clientv3.Client
 	Options
+	server *system.Running
 	before int64 // the revision before load
 	loaded int64 // when each key had its first version
 	leased clientv3.LeaseID

@@ -9,24 +9,26 @@ import (
 
 // command returns the program of the product with its arguments.
 func (r *Running) command() (name string, args []string, err error) {
-	e, data := r.env, filepath.Join(r.dir, "n1")
-	peer := fmt.Sprintf("http://127.0.0.1:%d", r.peer.number)
+	e, data, member, peer := r.env, filepath.Join(r.dir, "n1"), "n1", r.peerURL()
+	if r.first != nil {
+		member = "n2"
+	}
 	switch r.System.Product {
 	case Etcd:
 		const quota = 8 << 30 // the default of 2 GiB ends before the data does
+		cluster, state := member+"="+peer, "new"
+		if r.first != nil {
+			cluster, state = cluster+",n1="+r.first.peerURL(), "existing"
+		}
 		return e.Programs.Etcd, []string{
-			"--data-dir", data,
+			"--data-dir", data, "--name", member,
 			"--listen-client-urls", r.endpoint(), "--advertise-client-urls", r.endpoint(),
-			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
-			"--quota-backend-bytes", strconv.Itoa(quota), "--log-level", "warn",
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster,
+			"--initial-cluster-state", state, "--quota-backend-bytes", strconv.Itoa(quota), "--log-level", "warn",
 		}, nil
 	case Sqlbrain:
-		datastore := "sqlite://" + filepath.Join(r.dir, "data.db")
-		if r.db != nil {
-			datastore = r.db.url()
-		}
 		return e.Programs.Sqlbrain, []string{
-			"serve", "--datastore", datastore, "--name", "n1",
+			"serve", "--datastore", r.datastore(), "--name", member,
 			"--listen-client-urls", r.endpoint(), "--advertise-client-urls", r.endpoint(),
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 		}, nil
@@ -51,4 +53,16 @@ func (r *Running) command() (name string, args []string, err error) {
 		}, nil
 	}
 	return "", nil, fmt.Errorf("no such product: %q", r.System.Product)
+}
+
+// datastore is the URL of sqlbrain's data.
+func (r *Running) datastore() string {
+	switch {
+	case r.first != nil:
+		return r.first.datastore()
+	case r.db != nil:
+		return r.db.url()
+	default:
+		return "sqlite://" + filepath.Join(r.dir, "data.db")
+	}
 }

@@ -111,6 +111,7 @@ type Running struct {
 	client, peer port
 	process      *process.Process
 	db           *database // nil: the engine is not a server
+	first        *Running  // the member that this one joins; nil: this is the first one
 }
 
 // port is a TCP port of the loopback interface that is reserved until Close.
@@ -144,23 +145,37 @@ func (e *Environment) Start(ctx context.Context, s System) (*Running, error) {
 }
 
 // start starts the product, and returns when it answers.
-func (r *Running) start(ctx context.Context) (err error) {
+func (r *Running) start(ctx context.Context) error {
+	if err := r.reserve(); err != nil {
+		return err
+	}
+	if err := r.launch(); err != nil {
+		return err
+	}
+	return r.await(ctx)
+}
+
+// reserve reserves the ports of the product.
+func (r *Running) reserve() (err error) {
 	if r.client, err = reservePort(); err != nil {
 		return err
 	}
-	if r.peer, err = reservePort(); err != nil {
-		return err
-	}
+	r.peer, err = reservePort()
+	return err
+}
+
+// launch starts the product.
+func (r *Running) launch() error {
 	name, args, err := r.command()
-	if err != nil {
-		return err
+	if err == nil {
+		r.process, err = process.Start(process.Options{Dir: r.dir, Log: filepath.Join(r.dir, "log")}, name, args...)
 	}
-	log := process.Options{Dir: r.dir, Log: filepath.Join(r.dir, "log")}
-	if r.process, err = process.Start(log, name, args...); err != nil {
-		return err
-	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(),
-		DialTimeout: 5 * time.Second})
+	return err
+}
+
+// await returns when the product answers.
+func (r *Running) await(ctx context.Context) error {
+	c, err := r.connect()
 	if err != nil {
 		return err
 	}
@@ -171,7 +186,12 @@ func (r *Running) start(ctx context.Context) (err error) {
 	return errors.Join(err, c.Close())
 }
 
+func (r *Running) connect() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+}
+
 func (r *Running) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", r.client.number) }
+func (r *Running) peerURL() string  { return fmt.Sprintf("http://127.0.0.1:%d", r.peer.number) }
 
 // Database is the process id of the database; 0 if that is in the server, or was not started here.
 func (r *Running) Database() int {

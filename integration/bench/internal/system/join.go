@@ -1,0 +1,80 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Joins reports whether a system can have a further member: SQLite's file is one process's, and kine has none.
+func (s System) Joins() bool { return s.Product == Etcd || s.Product == Sqlbrain && s.Engine.Server() }
+
+// Join starts a further member, and makes it leave once it has served a linearizable read: in etcd it is a learner first,
+// which is promoted when it has caught up.
+func (r *Running) Join(ctx context.Context) (err error) {
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	joined := &Running{System: r.System, env: r.env, first: r, dir: filepath.Join(r.dir, "joined")}
+	defer func() { err = errors.Join(err, joined.Close()) }()
+	if err := os.Mkdir(joined.dir, 0o755); err != nil {
+		return err
+	}
+	if r.System.Product == Sqlbrain {
+		return joined.start(ctx)
+	}
+	if err := joined.reserve(); err != nil {
+		return err
+	}
+	added, err := c.MemberAddAsLearner(ctx, []string{joined.peerURL()})
+	if err != nil {
+		return err
+	}
+	if err = joined.launch(); err == nil {
+		err = joined.process.Await(ctx, readyWait, readyPoll, func(ctx context.Context) error {
+			_, err := c.MemberPromote(ctx, added.Member.ID)
+			return err
+		})
+	}
+	if err == nil {
+		err = joined.await(ctx)
+	}
+	_, removed := c.MemberRemove(ctx, added.Member.ID)
+	return errors.Join(err, removed)
+}
+
+// Backup writes a backup into a file by the product's own command, and removes it.
+func (r *Running) Backup(ctx context.Context) error {
+	path := filepath.Join(r.dir, "backup")
+	defer os.Remove(path) //nolint:errcheck // the directory is removed with the system
+	if r.System.Product == Etcd {
+		c, err := r.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close() //nolint:errcheck // what it read is complete
+		from, err := c.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		defer from.Close() //nolint:errcheck // it is only read
+		to, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(to, from)
+		return errors.Join(err, to.Sync(), to.Close())
+	}
+	out, err := exec.CommandContext(ctx, r.env.Programs.Sqlbrain, "backup", "--datastore", r.datastore(), "--to", path).
+		CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("backup: %w\n%s", err, out)
+	}
+	return err
+}
