@@ -66,6 +66,21 @@ func TestCorruptAlarmRefusesWritesAndCompactions(t *testing.T) {
 	}
 }
 
+// TestAbandonedCompactionSharesNoMemory with its caller, which has returned before the sequencer runs it. The race
+// detector finds it.
+func TestAbandonedCompactionSharesNoMemory(t *testing.T) {
+	b := open(t, newStore(t), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	permit := auth.NewPermit(func(context.Context, auth.View) error {
+		cancel()
+		time.Sleep(10 * time.Millisecond) // a channel would order the accesses of the two
+		return nil
+	})
+	if rev, err := b.Compact(ctx, permit, 1, false); !errors.Is(err, context.Canceled) || rev != 0 {
+		t.Errorf("%d, %v", rev, err)
+	}
+}
+
 // undeletable is a store whose rows cannot be removed.
 type undeletable struct{ sqlstore.Store }
 

@@ -46,10 +46,11 @@ func NewCompactor(cfg CompactorConfig) *Compactor {
 // the store's revision. Errors: mvcc.ErrCompacted at or below the compact revision,
 // mvcc.ErrFutureRevision; with physical, mvcc.ErrTimeout if no rows could be removed for
 // Config.Deadline.
-func (c *Compactor) Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (current int64, err error) {
+func (c *Compactor) Compact(ctx context.Context, as auth.Permit, rev int64, physical bool) (int64, error) {
 	if err := c.cfg.Alarms.CheckWrite(false); err != nil {
 		return 0, err
 	}
+	var current int64
 	if err := c.submit(ctx, as, func(tx *write.Tx) error {
 		current = tx.Revision()
 		return c.cfg.Mark.Move(tx, rev, func() {
@@ -58,7 +59,7 @@ func (c *Compactor) Compact(ctx context.Context, as auth.Permit, rev int64, phys
 			c.cfg.Remover.Logger.Info("compacted", "revision", rev)
 		})
 	}); err != nil {
-		return 0, err
+		return 0, err // current may still be written to
 	}
 	if !physical {
 		return current, nil
