@@ -656,7 +656,7 @@ func TestUsersOfAnIdleTable(t *testing.T) {
 }
 
 // TestKeysExpireAfterARestore: a lease that was granted since the last state, and one that had ended when the shipper
-// read the log, are restored, because keys have them.
+// read the log, are restored, because keys have them. One that was being revoked then has its keys.
 func TestKeysExpireAfterARestore(t *testing.T) {
 	w := newWorld(t)
 	w.write(3, rand.New(rand.NewPCG(17, 18)))
@@ -701,6 +701,14 @@ func TestKeysExpireAfterARestore(t *testing.T) {
 		_, err = store.Get(t.Context(), coder.EncodeLeaseKey(id))
 		require.ErrorIs(t, err, sqlstore.ErrKeyNotFound, "no key has it")
 	}
+
+	held := put(79)
+	batch := w.store.BeginBatchWrite() // its revocation begins after the log was read
+	batch.Put(coder.EncodeLeaseKey(79), coder.EncodeLease(coder.Lease{ID: 79, TTL: 1000, Revoking: true}))
+	require.NoError(t, batch.Commit(t.Context()))
+	s.looked = time.Time{}
+	require.NoError(t, s.step(t.Context()))
+	require.Equal(t, coder.Lease{ID: 79, TTL: 1000}, lease(held, 79))
 }
 
 // TestBasesThatNothingContinuesPause: compaction passes each base while it is made.

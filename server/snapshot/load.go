@@ -216,7 +216,7 @@ func (in *loading) survey() error {
 // read. In seconds.
 const unknownTTL = 60
 
-// addLeases adds those that keys hold and that are missing: else the keys would never expire.
+// addLeases adds those that keys hold and that are missing: else the keys would never expire. It clears Revoking.
 func (in *loading) addLeases(held map[string]int64, ofFile []coder.Lease) {
 	known, old := make(map[int64]bool), make(map[int64]coder.Lease)
 	for _, l := range in.leases {
@@ -237,8 +237,10 @@ func (in *loading) addLeases(held map[string]int64, ofFile []coder.Lease) {
 		if !ok {
 			l = coder.Lease{ID: id, TTL: unknownTTL}
 		}
-		l.Revoking = false // it ended after the moment
 		in.leases = append(in.leases, l)
+	}
+	for i := range in.leases {
+		in.leases[i].Revoking = false // that may have begun after the moment
 	}
 }
 
