@@ -262,6 +262,29 @@ func TestGapIsClosedByABase(t *testing.T) {
 	}
 }
 
+// TestGapInASegmentIsNotCovered: sqlbrain recover raised the revision between two commits that are read together.
+func TestGapInASegmentIsNotCovered(t *testing.T) {
+	random := rand.New(rand.NewPCG(45, 46))
+	w := newWorld(t)
+	w.write(3, random)
+	w.ship()
+	w.write(3, random)
+	before := w.Revision()
+	require.NoError(t, w.Close(t.Context()))
+	found, err := repair.Examine(t.Context(), w.store)
+	require.NoError(t, err)
+	next, err := found.Plan(repair.DefaultBump, false)
+	require.NoError(t, err)
+	require.NoError(t, found.Recover(t.Context(), w.store, next))
+	inGap := w.clock.Add(time.Second)
+	w.Replica = w.serve(w.store)
+	w.write(2, random)
+	w.ship()
+	require.Equal(t, before, w.intact()[0].Last)
+	_, err = Open(t.Context(), w.source(), Moment{Time: inGap})
+	require.ErrorIs(t, err, ErrNotCovered)
+}
+
 // TestTimesAfterTheEndAreRefused: the shipper may have stopped long ago.
 func TestTimesAfterTheEndAreRefused(t *testing.T) {
 	w := newWorld(t)

@@ -18,7 +18,7 @@
 //     begins at the next revision. The manifest names the newest. Moments before a damaged segment can be restored
 //     (TestDamageIsFound).
 //   - A gap in the log, because compaction was faster, is closed by a new base, and never passed over. Moments in it
-//     are refused (TestGapIsClosedByABase), as are times after the last look at the log
+//     are refused (TestGapIsClosedByABase, TestGapInASegmentIsNotCovered), as are times after the last look at the log
 //     (TestTimesAfterTheEndAreRefused).
 //   - A database that lost commits, or another one, ends Ship before anything of it is published
 //     (TestAnotherHistoryIsRefused, TestReplacedTableGivesNoBase).

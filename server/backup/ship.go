@@ -557,7 +557,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // commits reads the log rows of whole commits after position, each followed by the version rows of its puts, and
-// returns the newest revision of them. full says that it ended at SegmentBytes, or where a base is made.
+// returns the newest revision of them. full says that it ended at SegmentBytes, at a gap, or where a base is made.
 func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.Row, last int64, full bool, err error) {
 	end := int64(math.MaxInt64)
 	if s.next != nil && position < s.next.Revision {
@@ -607,7 +607,8 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 			if rows == nil {
 				return nil, 0, false, fmt.Errorf("%w: no commit has revision %d", errGap, expected)
 			}
-			break // the next segment finds the gap
+			full = true // the time after last is not known
+			break       // the next segment finds the gap
 		}
 		rows, last, expected = append(rows, row), rev, rev+1
 		size += len(row.Key) + len(row.Value)
