@@ -48,7 +48,7 @@ func (s *Store) page(ctx context.Context, q Querier, text string, args []any, li
 	err := EachRow(ctx, q, text, args, func(r *sql.Rows) (bool, error) {
 		rowSize, more, err := scan(r)
 		n, size = n+1, size+rowSize
-		if err == nil && !more && (limit-n)*(size/n) > maxDrain && s.db.pools.Remote {
+		if err == nil && !more && (limit-n)*max(size/n, rowSize) > maxDrain && s.db.pools.Remote {
 			abandoned = true
 			cancel()
 		}
