@@ -62,10 +62,10 @@ func (s *Store) iterPage(ctx context.Context, r sqlstore.Range,
 				return n, size < r.PageBytes, nil
 			})
 	})
+	sizes.learn(len(page), size) // as in listPage
 	if err != nil {
 		return nil, false, err
 	}
-	sizes.learn(len(page), size)
 	return page, len(page) == limit || size >= r.PageBytes, nil
 }
 

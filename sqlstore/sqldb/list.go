@@ -64,10 +64,10 @@ func (s *Store) listPage(ctx context.Context, q sqlstore.ListQuery) (rows []sqls
 				return n, size < maxBytes, nil
 			})
 	})
+	sizes.learn(len(rows), size) // also if the deadline passed while the unneeded rows were read
 	if err != nil {
 		return nil, false, err
 	}
-	sizes.learn(len(rows), size)
 	return rows, more || size >= maxBytes || len(rows) == limit, nil
 }
 

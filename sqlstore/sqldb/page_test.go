@@ -79,3 +79,11 @@ func TestLargeRowsAfterAPageAreNotRead(t *testing.T) {
 	require.Len(t, rows, s.small+2)
 	require.LessOrEqual(t, s.sent, 2<<20)
 }
+
+// TestPageIsLearnedFromThoughItFailed: its deadline passed while unneeded rows were read. The next one asks for fewer.
+func TestPageIsLearnedFromThoughItFailed(t *testing.T) {
+	s := &sender{large: 1 << 10, drained: context.DeadlineExceeded}
+	sizes, _, err := s.list(t)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, sizes.rows(1<<20), maxPageRows)
+}
