@@ -94,7 +94,8 @@ type BatchWrite interface {
 	//   - an error wrapping ErrUncertain: the outcome is unknown, and the batch
 	//     may still take effect later.
 	//   - an error wrapping ErrRowMissing: the batch was applied, but a row that
-	//     CAS wanted to replace was missing. The table lost data.
+	//     CAS wanted to replace was missing. The table lost data. If a row of CASOrPut is missing at the same time,
+	//     only the fence row is sure to be noticed.
 	//   - any other error: nothing was written, nor ever will be.
 	Commit(ctx context.Context) error
 }

@@ -26,7 +26,8 @@ import (
 // write an empty value.
 //
 // For the fence row, the terms are compared as well. After a database lost commits, the
-// row may again hold a row version that a leader of an earlier term expects.
+// row may again hold a row version that a leader of an earlier term expects. The answer has an insert id if the fence
+// row was replaced. Only IF is known not to evaluate the other branch.
 const (
 	upsertHead      = "INSERT INTO object (internal_key, object_value) VALUES "
 	conditionalTail = " ON DUPLICATE KEY UPDATE object_value = IF(" +
@@ -36,7 +37,8 @@ const (
 		sqldb.PrevRowVersionAt + ")" +
 		" AND (internal_key <> " + sqldb.FenceKey + " OR SUBSTRING(object_value, " + sqldb.TermAt +
 		") = SUBSTRING(VALUES(object_value), " + sqldb.TermAt + "))," +
-		" VALUES(object_value), ~0 + (LENGTH(object_value) + 1))"
+		" IF(internal_key = " + sqldb.FenceKey + ", IF(LAST_INSERT_ID(LENGTH(object_value)) > 0, VALUES(object_value), '')," +
+		" VALUES(object_value)), ~0 + (LENGTH(object_value) + 1))"
 	putTail = " ON DUPLICATE KEY UPDATE object_value = VALUES(object_value)"
 )
 
@@ -197,6 +199,13 @@ func (e *engine) commitSingle(ctx context.Context, conn *sql.Conn, ops []sqlstor
 	case affected > high:
 		return false, sqldb.Uncertain(ctx, fmt.Errorf(
 			"the commit changed %d rows by the server's count, at most %d were due", affected, high))
+	case affected < high && ops[0].Kind == sqlstore.OpCAS && bytes.Equal(ops[0].Key, coder.FenceKey()):
+		// A row that CASOrPut inserted, or one that CAS did.
+		if replaced, err := result.LastInsertId(); err != nil {
+			return false, sqldb.Uncertain(ctx, err)
+		} else if replaced == 0 {
+			return false, fmt.Errorf("%w: the fence row", sqlstore.ErrRowMissing)
+		}
 	}
 	return false, nil
 }

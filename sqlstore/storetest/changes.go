@@ -149,6 +149,50 @@ func testMissingVersionedRow(t *testing.T, s sqlstore.Store) {
 	mustHold(t, s, beside, nil)
 }
 
+// testMissingFenceRow: a loss of the fence row is noticed whatever else the batch finds.
+func testMissingFenceRow(t *testing.T, s sqlstore.Store) {
+	fence := func(sequence int64) []byte {
+		return coder.EncodeFenceToken(coder.FenceToken{Sequence: sequence, Term: 3, Revision: 5})
+	}
+	tombstone := coder.EncodeIndex(coder.Index{ModRevision: 5, Tombstone: true})
+	again := coder.EncodeIndex(coder.Index{ModRevision: 6, PrevRevision: 5, CreateRevision: 6, Version: 1})
+	for _, removed := range []int{0, 1, 3} { // by compaction
+		keys := [][]byte{versionedKey("a"), versionedKey("b"), versionedKey("c")}
+		reset := func(token []byte) {
+			commit(t, s, func(b sqlstore.BatchWrite) {
+				if token != nil {
+					b.Put(coder.FenceKey(), token)
+				} else {
+					b.Del(coder.FenceKey())
+				}
+				for i, k := range keys {
+					if i < removed {
+						b.Del(k)
+					} else {
+						b.Put(k, tombstone)
+					}
+				}
+			})
+		}
+		create := func(b sqlstore.BatchWrite) {
+			b.CAS(coder.FenceKey(), fence(8), fence(7))
+			for _, k := range keys {
+				b.CASOrPut(k, again, tombstone)
+			}
+		}
+		reset(fence(7))
+		commit(t, s, create)
+		for _, k := range keys {
+			mustHold(t, s, k, again)
+		}
+		reset(nil)
+		if err := tryCommit(s, create); !errors.Is(err, sqlstore.ErrRowMissing) {
+			wantConflict(t, err, coder.FenceKey())
+			mustHold(t, s, coder.FenceKey(), nil)
+		}
+	}
+}
+
 func testZeroRowVersions(t *testing.T, s sqlstore.Store) {
 	zero, one := versioned(0, -1, "zero"), versioned(1, 0, "one")
 	testChanges(t, s, "zero", versionedKey, zero, versioned(5, 4, "other"), []change{

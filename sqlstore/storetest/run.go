@@ -35,6 +35,7 @@ func Run(t *testing.T, open Opener) {
 		{"ChangesOnPlainRows", testChangesPlain},
 		{"ChangesOnVersionedRows", testChangesVersioned},
 		{"CompareAndSwapOnMissingVersionedRow", testMissingVersionedRow},
+		{"MissingFenceRowIsNoticed", testMissingFenceRow},
 		{"RowVersionsOfZeroAreValues", testZeroRowVersions},
 		{"ConflictLeavesNothing", testAtomicConflict},
 		{"PipelineShapedBatches", testPipelineBatches},
