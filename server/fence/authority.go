@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/coalesce"
 	"github.com/sqlbrain/sqlbrain/server/steptrace"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -29,8 +30,10 @@ type AuthorityConfig struct {
 	Log   *slog.Logger
 	// Lease makes a check unnecessary while it is valid. Each check extends it.
 	Lease *ReadLease
-	// Seen has what this leader wrote.
+	// Seen has what this leader wrote, and may have what a later leader did.
 	Seen *Seen
+	// Term is this leader's.
+	Term int64
 	// Await returns once this leader shows a revision.
 	Await func(ctx context.Context, revision int64) error
 	// End ends the leadership because of cause, ErrDeposed or ErrDataLost. It returns the
@@ -64,9 +67,17 @@ func (a *Authority) VerifyLeader(ctx context.Context) error {
 	return err
 }
 
+// acknowledged returns the newest value of the fence row that this process has seen, in this leader's term: a later
+// term deposes this leader, also if another component of the process has seen it first.
+func (a *Authority) acknowledged() coder.FenceToken {
+	token := a.cfg.Seen.Token()
+	token.Term = a.cfg.Term
+	return token
+}
+
 // check reads the fence row and compares it with what was acknowledged.
 func (a *Authority) check(ctx context.Context) (struct{}, error) {
-	acknowledged := a.cfg.Seen.Token()
+	acknowledged := a.acknowledged()
 	started := a.cfg.Lease.Now()
 	step := steptrace.Step{Kind: steptrace.Verify, Began: a.cfg.Trace.Now()}
 	cur, _, err := readToken(ctx, a.cfg.Store)
@@ -117,7 +128,7 @@ func (a *Authority) watched() { a.next.Reset(watchInterval) }
 func (a *Authority) watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
-	acknowledged := a.cfg.Seen.Token()
+	acknowledged := a.acknowledged()
 	rows, err := a.cfg.Store.MultiGet(ctx, WatchedKeys())
 	if err != nil {
 		return err
@@ -135,7 +146,7 @@ func (a *Authority) watch(ctx context.Context) error {
 // PiggybackRead returns the keys of the rows that Watch reads, to add to a query that is about to be sent, and a
 // callback for their values; it saves a query of Watch. Neither blocks.
 func (a *Authority) PiggybackRead() (keys [][]byte, found func(rows [][]byte)) {
-	acknowledged := a.cfg.Seen.Token()
+	acknowledged := a.acknowledged()
 	return WatchedKeys(), func(rows [][]byte) {
 		if checkWatched(acknowledged, rows) == nil {
 			a.watched()

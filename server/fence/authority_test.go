@@ -29,7 +29,7 @@ func newAuthority(t *testing.T, seen coder.FenceToken, await func(context.Contex
 	putRow(t, l.store, coder.FenceKey(), coder.EncodeFenceToken(seen))
 	l.a = NewAuthority(AuthorityConfig{
 		Store: l.store, Log: slog.New(slog.DiscardHandler), Lease: l.lease, Seen: seenAt(seen), Await: await,
-		End: func(cause error) error { l.ended = cause; return cause },
+		Term: seen.Term, End: func(cause error) error { l.ended = cause; return cause },
 	})
 	return l
 }

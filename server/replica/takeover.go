@@ -34,9 +34,6 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	store := progress.observe(r.store)
 	l := &leader{replica: r, ended: make(chan struct{})}
 	l.lease = fence.NewReadLease(r.cfg.Exclusive, r.cfg.ConfirmReads, r.cfg.FenceClock)
-	l.authority = fence.NewAuthority(fence.AuthorityConfig{
-		Store: r.store, Log: r.log, Lease: l.lease, Seen: r.seen, Await: l.awaitRevision, End: l.End, Trace: r.cfg.Trace,
-	})
 	l.alive, l.die = context.WithCancel(context.Background())
 	if l.holder, err = fence.Acquire(ctx, fence.Config{
 		Store: r.store, Log: r.log, Lease: l.lease, Verify: r.seen.Verifier(), Metrics: r.metrics.fence,
@@ -46,6 +43,10 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	}
 	progress.extend()
 	taken := time.Now()
+	l.authority = fence.NewAuthority(fence.AuthorityConfig{
+		Store: r.store, Log: r.log, Lease: l.lease, Seen: r.seen, Await: l.awaitRevision, End: l.End, Trace: r.cfg.Trace,
+		Term: l.holder.Value().Term,
+	})
 	l.bytes = quota.NewCount(l.holder.Value())
 	l.lessor = lease.New(lease.Config{
 		Store: r.store, Leader: l, Alarms: r.Alarms, Space: r.Space, View: r.Attachments,
