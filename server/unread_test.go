@@ -156,3 +156,16 @@ func TestUnfinishedBodiesEnd(t *testing.T) {
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	http.DefaultClient.CloseIdleConnections()
 }
+
+// TestDroppedBodyIsNotHeld: what follows a request of a stream that is not JSON is read and dropped.
+func TestDroppedBodyIsNotHeld(t *testing.T) {
+	s := startReplica(t)
+	conn, err := net.Dial("tcp", s.clients[0].Addr().String())
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // nothing is left to be sent
+	require.NoError(t, conn.SetDeadline(time.Now().Add(eventually.Deadline)))
+	_, err = io.WriteString(conn, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"+
+		`{"create_request":{"key":"aw=="}}`+strings.Repeat("x", 24<<20))
+	require.NoError(t, err)
+	require.Zero(t, s.requests.Bytes())
+}

@@ -146,7 +146,14 @@ func (b endlessBody) used() {
 
 // drop reads and drops the rest of a body whose requests are no longer read. While nothing reads from a connection of
 // HTTP/1, the server does not notice that it has ended, and the stream of answers remains.
-func (b endlessBody) drop() { _, _ = io.Copy(io.Discard, b.ReadCloser) } // the error ends the request's context
+func (b endlessBody) drop() {
+	rest := b.ReadCloser
+	if counted, ok := rest.(*body); ok {
+		counted.used()
+		rest = counted.ReadCloser // what is dropped is not held
+	}
+	_, _ = io.Copy(io.Discard, rest) // the error ends the request's context
+}
 
 // currentPaths leads etcd's older prefix to the current one.
 func currentPaths(h http.Handler) http.Handler {
