@@ -67,6 +67,24 @@ func TestRowsHaveTheFingerprintOfTheProcess(t *testing.T) {
 	})
 }
 
+// Members that list in between refuse the certificate that it shows until then.
+func TestANewFingerprintIsKnownToBePublishedAtTheNextPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, own := memstore.New(), &certificate{own: "f1"}
+		r, err := Join(t.Context(), Config{Store: store, Name: "n1", Certificate: own})
+		require.NoError(t, err)
+		defer run(t, r).kill()
+		other := start(t, store, "n2")
+		pass(interval)
+		own.rotate("f2")
+		for member(t, other, "n1").Fingerprint == "f1" {
+			pass(timing.Poll)
+		}
+		pass(timing.Poll)
+		require.Contains(t, own.seen(), "f2")
+	})
+}
+
 // countingStore counts reads of ranges, which looks at the table are.
 type countingStore struct {
 	sqlstore.Store

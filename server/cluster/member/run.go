@@ -114,7 +114,9 @@ func (r *Registry) readPoll(ctx context.Context) (own *entry, err error) {
 		if err != nil {
 			return nil, err
 		}
-		own = &e
+		if own = &e; own.Incarnation == r.incarnation {
+			r.cfg.Certificate.Published(own.Fingerprint)
+		}
 	}
 	if !bytes.Equal(rows[1], r.counted) {
 		if _, err := r.list(bounded); err != nil {
