@@ -14,6 +14,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/cluster/member"
+	"github.com/sqlbrain/sqlbrain/server/loglimit"
 	"github.com/sqlbrain/sqlbrain/server/replica"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
@@ -75,6 +76,8 @@ type Node struct {
 	heard   atomic.Int64 // when the leader gave a sign last, since start
 	start   time.Time
 	metrics *metrics
+
+	unreachable loglimit.Log // for calls that cannot be forwarded
 
 	tablePolls *time.Timer // pollTable waits for it
 

@@ -56,7 +56,7 @@ func (n *Node) Route(ctx context.Context) (leader *link.Client, self bool, err e
 			if err == nil {
 				return c, false, nil
 			}
-			n.log.Warn("the leader cannot be reached", "leader", fmt.Sprintf("%x", holder), "error", err)
+			n.unreachable.Warn(n.log, "the leader cannot be reached", "leader", fmt.Sprintf("%x", holder), "error", err)
 		}
 		t := time.NewTimer(timing.LeaderSilence)
 		select {
