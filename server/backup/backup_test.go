@@ -510,6 +510,23 @@ func TestReplacedTableGivesNoBase(t *testing.T) {
 	require.ErrorIs(t, s.writeBase(t.Context()), ErrNotContinued)
 }
 
+// TestLostCommitsGiveNoBase: a failover lost one while a base was made.
+func TestLostCommitsGiveNoBase(t *testing.T) {
+	w := newWorld(t)
+	w.write(5, rand.New(rand.NewPCG(47, 48)))
+	s := w.shipper()
+	versions, _ := coder.VersionBounds([]byte{0}, []byte{0})
+	s.Store = &reads{Store: w.store, after: func(x sqlstore.Range) {
+		if bytes.Equal(x.Start, versions) {
+			batch := w.store.BeginBatchWrite()
+			batch.Del(coder.EncodeLogKey(w.Revision(), 1))
+			require.NoError(t, batch.Commit(t.Context()))
+		}
+	}}
+	require.ErrorContains(t, s.writeBase(t.Context()), "lost commits")
+	require.Zero(t, s.position())
+}
+
 // reads counts statements that read several rows by their keys, and calls after at the end of each iteration.
 type reads struct {
 	sqlstore.Store

@@ -232,15 +232,17 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 		}
 	}()
 	var made *export.Snapshot
+	next := s.manifest
 	file, err := snapshot.NewMaker(s.tempDir()).Make(ctx, func() (_ *export.Snapshot, err error) {
-		made, err = export.OpenTable(ctx, s.Store)
+		if made, err = export.OpenTable(ctx, s.Store); err == nil {
+			next.LastRow, err = s.lastRow(ctx, made.Revision)
+		}
 		return made, err
 	}, s.About)
 	if err != nil {
 		return fmt.Errorf("writing a base: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	next := s.manifest
 	b, err := s.baseOf(ctx, made.Revision)
 	if err != nil {
 		return err
@@ -249,9 +251,6 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 		b.At = s.Now() // the log does not say; nothing later is in the base
 	}
 	b.Before, b.Until, b.Bytes = next.Newest, next.Until, file.Size
-	if next.LastRow, err = s.lastRow(ctx, b.Revision); err != nil {
-		return err
-	}
 	if err := s.compare(ctx); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@
 //     are refused (TestGapIsClosedByABase, TestGapInASegmentIsNotCovered), as are times after the last look at the log
 //     (TestTimesAfterTheEndAreRefused).
 //   - A database that lost commits, or another one, ends Ship before anything of it is published
-//     (TestAnotherHistoryIsRefused, TestReplacedTableGivesNoBase).
+//     (TestAnotherHistoryIsRefused, TestReplacedTableGivesNoBase, TestLostCommitsGiveNoBase).
 //   - Revisions are restored as they were committed, those after a base with the times of their commits
 //     (TestRestoreAtEveryRevision).
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart,

@@ -9,4 +9,6 @@
 //     server/replica).
 //   - A read that compaction has overtaken ends with mvcc.ErrCompacted, and never with a
 //     part of the content (TestSnapshotOvertakenByCompactionFails).
+//   - A table that this process does not serve may be replaced while it is read. Then its snapshot fails
+//     (TestReplacedTableIsRefused).
 package export

@@ -27,7 +27,8 @@ type Snapshot struct {
 	// leases are those that existed before Revision was chosen. The value says whether
 	// they still existed afterwards.
 	leases map[coder.Lease]bool
-	held   map[int64]bool // by keys of Revision
+	held   map[int64]bool              // by keys of Revision
+	verify func(context.Context) error // that the table still has Revision; nil: the node finds that out
 }
 
 // Version is one version of a key. Next is the revision of the version that replaced it,
@@ -130,14 +131,18 @@ func (s *Snapshot) Versions(ctx context.Context, emit func(Version) error) (comp
 	if err := s.tombstones(ctx, emit); err != nil {
 		return 0, err
 	}
+	var replaced error
+	if s.verify != nil {
+		replaced = s.verify(ctx)
+	}
 	compacted, err = s.e.node.Mark(ctx)
 	switch {
 	case err != nil:
 		return 0, err
 	case compacted > s.Revision:
-		return 0, mvcc.ErrCompacted
+		return 0, mvcc.ErrCompacted // that removes rows which verify reads
 	}
-	return compacted, nil
+	return compacted, replaced
 }
 
 // tombstones emits those that are Needed.

@@ -3,9 +3,13 @@ package export
 import (
 	"context"
 	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
+	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
@@ -75,5 +79,46 @@ func TestSnapshotHasTheLeasesOfItsKeys(t *testing.T) {
 	}
 	if len(got) != len(want) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestReplacedTableIsRefused: a failover loses the newest commit while it is read. Writes and compactions do not count.
+func TestReplacedTableIsRefused(t *testing.T) {
+	token := func(rev int64) []byte { return coder.EncodeFenceToken(coder.FenceToken{Sequence: rev, Revision: rev}) }
+	log := func(key string) []byte {
+		return coder.EncodeLog(time.UnixMilli(1), []coder.Change{{Revision: 9, Key: []byte(key)}})[0]
+	}
+	row := coder.EncodeLogKey(9, 1)
+	for name, c := range map[string]struct {
+		change func(sqlstore.BatchWrite)
+		want   error
+	}{
+		"next commit":  {func(b sqlstore.BatchWrite) { b.Put(coder.FenceKey(), token(10)) }, nil},
+		"lost":         {func(b sqlstore.BatchWrite) { b.Del(row) }, errReplaced},
+		"other commit": {func(b sqlstore.BatchWrite) { b.Put(row, log("other")) }, errReplaced},
+		"older":        {func(b sqlstore.BatchWrite) { b.Put(coder.FenceKey(), token(8)) }, errReplaced},
+		"compacted": {func(b sqlstore.BatchWrite) {
+			b.Del(row)
+			b.Put(coder.CompactKey(), coder.EncodeInt64(10))
+		}, mvcc.ErrCompacted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New()
+			defer func() { require.NoError(t, store.Close()) }()
+			write := func(change func(sqlstore.BatchWrite)) {
+				b := store.BeginBatchWrite()
+				change(b)
+				require.NoError(t, b.Commit(t.Context()))
+			}
+			write(func(b sqlstore.BatchWrite) {
+				b.Put(coder.FenceKey(), token(9))
+				b.Put(row, log("k"))
+			})
+			s, err := OpenTable(t.Context(), store)
+			require.NoError(t, err)
+			write(c.change)
+			_, err = s.Versions(t.Context(), func(Version) error { return nil })
+			require.ErrorIs(t, err, c.want)
+		})
 	}
 }

@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -13,11 +14,27 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
+// errReplaced: another history took the place of the one of which some rows were read.
+var errReplaced = errors.New("the database lost commits while it was read: try again")
+
 // OpenTable returns a snapshot of a table that this process does not serve. Servers may serve it and write
-// to it. The table must not be in the middle of a restore. Errors: sqlstore.ErrKeyNotFound if it was never served,
-// the database's.
+// to it. The table must not be in the middle of a restore. Versions fails if a failover loses commits. Errors:
+// sqlstore.ErrKeyNotFound if it was never served, the database's.
 func OpenTable(ctx context.Context, store sqlstore.Store) (*Snapshot, error) {
-	return New(store, &table{store: store}).OpenSnapshot(ctx, auth.System)
+	t := &table{store: store}
+	s, err := New(store, t).OpenSnapshot(ctx, auth.System)
+	if err != nil {
+		return nil, err
+	}
+	was, err := t.origin(ctx, s.Revision)
+	s.verify = func(ctx context.Context) error {
+		is, err := t.origin(ctx, s.Revision)
+		if err == nil && is != was {
+			err = errReplaced
+		}
+		return err
+	}
+	return s, err
 }
 
 // HashTable returns the hash of HashKV up to a revision of a table that this process does not serve, as after a
@@ -55,6 +72,19 @@ func (t *table) ReadRevision(ctx context.Context, _ auth.Permit, _ bool) (int64,
 	}
 	t.meta = Meta{Term: token.Term, Sequence: token.Sequence, Auth: users, Alarms: alarms}
 	return max(token.Revision, 1), nil
+}
+
+// origin returns what differs once another history has replaced revision rev. Errors: errReplaced, the database's.
+func (t *table) origin(ctx context.Context, rev int64) (string, error) {
+	rows, err := t.store.MultiGet(ctx, [][]byte{coder.FenceKey(), coder.EncodeLogKey(rev, 1)})
+	if err != nil {
+		return "", err
+	}
+	token, err := coder.DecodeFenceToken(rows[0])
+	if err == nil && max(token.Revision, 1) < rev {
+		err = errReplaced
+	}
+	return string(rows[1]), err
 }
 
 // Mark reads the compaction mark.
