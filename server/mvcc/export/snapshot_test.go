@@ -82,7 +82,8 @@ func TestSnapshotHasTheLeasesOfItsKeys(t *testing.T) {
 	}
 }
 
-// TestReplacedTableIsRefused: a failover loses the newest commit while it is read. Writes and compactions do not count.
+// TestReplacedTableIsRefused: a failover loses the newest commit while it is read, or a whole restore runs. Writes and
+// compactions do not count.
 func TestReplacedTableIsRefused(t *testing.T) {
 	token := func(rev int64) []byte { return coder.EncodeFenceToken(coder.FenceToken{Sequence: rev, Revision: rev}) }
 	log := func(key string) []byte {
@@ -97,6 +98,9 @@ func TestReplacedTableIsRefused(t *testing.T) {
 		"lost":         {func(b sqlstore.BatchWrite) { b.Del(row) }, errReplaced},
 		"other commit": {func(b sqlstore.BatchWrite) { b.Put(row, log("other")) }, errReplaced},
 		"older":        {func(b sqlstore.BatchWrite) { b.Put(coder.FenceKey(), token(8)) }, errReplaced},
+		"restored": {func(b sqlstore.BatchWrite) {
+			b.Put(coder.JobKey(), coder.EncodeJob(coder.Job{Kind: coder.JobRestore, Ended: true}))
+		}, errReplaced},
 		"compacted": {func(b sqlstore.BatchWrite) {
 			b.Del(row)
 			b.Put(coder.CompactKey(), coder.EncodeInt64(10))
