@@ -24,6 +24,7 @@ type Options struct {
 	Versions  int           // of each of them
 	ValueSize int           // bytes
 	Quiet     time.Duration // how long clients are measured without background work, and at least with it
+	Joins     bool          // nothing but a follower that joins
 }
 
 // Full is for figures, Tiny for tests.
@@ -77,7 +78,7 @@ func Run(ctx context.Context, env *system.Environment, s system.System, o Option
 		return fmt.Errorf("load: %w", err)
 	}
 	for _, w := range works {
-		if w.joins && !s.Joins() {
+		if w.joins && !s.Joins() || o.Joins && !w.joins && w.name != none {
 			continue
 		}
 		if w.prepare != nil {
