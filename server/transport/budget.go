@@ -8,7 +8,8 @@ import (
 
 // budget bounds the bytes that clients make the server hold, and that they have to do something about: take an
 // answer, or send the rest of a request. Beyond it, the claims end that have made no progress for longest: clients
-// that do their part do not pay for those that do not. Safe for concurrent use.
+// that do their part do not pay for those that do not. What is sent more slowly than leastRate is no progress then.
+// Safe for concurrent use.
 type budget struct {
 	most int64
 	// spare is how long a claim without progress is left alone all the same, progressTimeout how long at most; 0: without
@@ -32,6 +33,7 @@ type claim struct {
 
 	// Guarded by of.mu.
 	bytes     int64
+	began     time.Time // to have bytes, or to have them after a wait for room
 	progress  time.Time
 	place     *list.Element // in of.stale
 	ending    bool
@@ -46,38 +48,50 @@ func (b *budget) Bytes() int64 {
 	return b.bytes
 }
 
-// smallClaim is how many bytes do not have to wait in reserve.
-const smallClaim = 64 << 10
+const (
+	// smallClaim is how many bytes do not have to wait in reserve.
+	smallClaim = 64 << 10
+	// leastRate is how many bytes a second a claim has to get while bytes are needed.
+	leastRate = 64 << 10
+)
 
-// reserve adds n bytes, and waits before if they are many and do not fit. It gives up when done is closed.
-func (c *claim) reserve(n int, done <-chan struct{}) {
+// pause has c not end before it is reserved: the server is what it waits for.
+func (c *claim) pause() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.unlist()
+}
+
+// reserve adds n bytes, and waits before if they are many and do not fit. It gives up when done is closed, and reports
+// whether it has waited.
+func (c *claim) reserve(n int, done <-chan struct{}) (waited bool) {
 	b, size := c.of, int64(n)
-	for {
-		b.mu.Lock()
-		fits := size <= smallClaim || b.bytes == 0 || b.bytes+size <= b.most
-		switch {
-		case c.closed:
-		case fits:
-			c.hold(size)
-		default:
-			b.need = max(b.need, size)
-			if b.freed == nil {
-				b.freed = make(chan struct{})
-			}
-			c.progressed() // the server is the one that waits
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !c.closed && size > smallClaim && b.bytes > 0 && b.bytes+size > b.most {
+		b.need = max(b.need, size)
+		if b.freed == nil {
+			b.freed = make(chan struct{})
 		}
+		c.unlist() // as in pause
 		b.check()
-		over, freed := c.closed || fits, b.freed
+		waited = true
+		freed := b.freed
 		b.mu.Unlock()
-		if over {
-			return
-		}
 		select {
 		case <-freed:
+			b.mu.Lock()
 		case <-done:
-			return
+			b.mu.Lock()
+			b.wake() // the others say what they need
+			size = 0
 		}
 	}
+	if !c.closed {
+		c.hold(size)
+	}
+	b.check()
+	return waited
 }
 
 // add counts n more bytes. They are progress only if sent is true, or if they are the first.
@@ -86,7 +100,7 @@ func (c *claim) add(n int, sent bool) {
 	b.mu.Lock()
 	if !c.closed {
 		c.hold(int64(n))
-		if sent {
+		if sent && !c.late() {
 			c.progressed()
 		}
 	}
@@ -114,17 +128,25 @@ func (c *claim) clear() {
 	c.release(c.bytes)
 }
 
-// The lock is held in hold, release, progressed, forget, next and check.
+// The lock is held in the methods below, but for close, leave and onTimer.
 
 func (c *claim) hold(n int64) {
-	if n > 0 && c.bytes == 0 && !c.ending {
-		c.progress = time.Now()
-		c.place = c.of.stale.PushBack(c)
-	}
 	c.bytes += n
 	c.of.bytes += n
-	if c.ending {
+	switch {
+	case c.ending:
 		c.of.ending += n
+	case c.place == nil && c.bytes > 0:
+		c.began = time.Now()
+		c.progress = c.began
+		c.place = c.of.stale.PushBack(c)
+	}
+}
+
+func (c *claim) unlist() {
+	if c.place != nil {
+		c.of.stale.Remove(c.place)
+		c.place = nil
 	}
 }
 
@@ -134,14 +156,25 @@ func (c *claim) release(n int64) {
 	if c.ending {
 		c.of.ending -= n
 	}
-	if c.bytes == 0 && c.place != nil {
-		c.of.stale.Remove(c.place)
-		c.place = nil
+	if c.bytes == 0 {
+		c.unlist()
 	}
-	if n > 0 && c.of.freed != nil {
-		close(c.of.freed)
-		c.of.freed, c.of.need = nil, 0
+	if n > 0 {
+		c.of.wake()
 	}
+}
+
+// wake has the claims that wait in reserve look again.
+func (b *budget) wake() {
+	if b.freed != nil {
+		close(b.freed)
+		b.freed, b.need = nil, 0
+	}
+}
+
+// late reports whether c keeps others waiting, and has got its bytes more slowly than leastRate.
+func (c *claim) late() bool {
+	return c.of.over() && time.Since(c.began) > time.Duration(c.bytes)*(time.Second/leastRate)
 }
 
 func (c *claim) progressed() {
@@ -173,6 +206,9 @@ func (c *claim) leave(successor *claim) {
 	}
 }
 
+// over reports whether claims have to end.
+func (b *budget) over() bool { return b.bytes-b.ending+b.need > b.most }
+
 // next returns the claim that has to end next, and in how long; nil if none has.
 func (b *budget) next() (*claim, time.Duration) {
 	oldest := b.stale.Front()
@@ -180,7 +216,7 @@ func (b *budget) next() (*claim, time.Duration) {
 	switch {
 	case oldest == nil:
 		return nil, 0
-	case b.bytes-b.ending+b.need > b.most:
+	case b.over():
 		allowed = b.spare
 	case allowed == 0:
 		return nil, 0
@@ -213,8 +249,8 @@ func (b *budget) onTimer() {
 	b.mu.Lock()
 	b.due = time.Time{}
 	for c, left := b.next(); c != nil && left <= 0; c, left = b.next() {
-		b.stale.Remove(c.place)
-		c.place, c.ending = nil, true
+		c.unlist()
+		c.ending = true
 		b.ending += c.bytes
 		ends = append(ends, c.end)
 	}

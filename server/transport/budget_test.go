@@ -160,3 +160,49 @@ func TestClaimThatWaitsForRoomIsNotTheStalest(t *testing.T) {
 		require.EqualValues(t, 512+80<<10, b.Bytes())
 	})
 }
+
+// TestClaimsThatHardlySendEnd once others wait, and neither those that wait nor those that send enough.
+func TestClaimsThatHardlySendEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &budget{most: 3 << 20, spare: 10 * time.Second, progressTimeout: time.Minute}
+		cs, ended := claims(b, 3)
+		send := func(c *claim, every time.Duration) {
+			for range 1000 {
+				time.Sleep(every)
+				c.add(0, true)
+			}
+		}
+		cs[0].reserve(2<<20, nil)
+		go send(cs[0], 9*time.Second)
+		time.Sleep(time.Hour)
+		require.Empty(t, ended(), "they fit")
+		cs[0].clear()
+		cs[0].reserve(2<<20, nil)
+		time.Sleep(time.Second)
+		cs[1].reserve(900<<10, nil)
+		go send(cs[1], 900*time.Millisecond)
+		time.AfterFunc(12*time.Second, cs[1].close)
+		cs[2].add(messageOverhead, false)
+		began := time.Now()
+		done := make(chan struct{})
+		time.AfterFunc(time.Hour, func() { close(done) })
+		cs[2].reserve(2<<20, done)
+		require.Equal(t, []int{0}, ended())
+		require.Less(t, time.Since(began), 42*time.Second)
+		cs[2].close()
+		time.Sleep(3 * time.Hour) // until both have sent all
+	})
+}
+
+func TestClaimThatGivesUpNeedsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &budget{most: 1 << 20, spare: 2 * time.Second}
+		cs, ended := claims(b, 2)
+		cs[0].reserve(1<<20, nil)
+		done := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(done) })
+		cs[1].reserve(1<<20, done)
+		time.Sleep(time.Hour)
+		require.Empty(t, ended())
+	})
+}

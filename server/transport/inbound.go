@@ -154,7 +154,14 @@ func (c *inbound) grace() error {
 // was read before.
 func (c *inbound) slowDown() {
 	for _, m := range c.begun {
-		m.claim.reserve(m.size, c.done)
+		m.claim.pause()
+	}
+	waited := false
+	for _, m := range c.begun {
+		waited = m.claim.reserve(m.size, c.done) || waited
+	}
+	if waited {
+		c.resume()
 	}
 	c.begun = c.begun[:0]
 	if c.counted == 0 {
@@ -168,6 +175,15 @@ func (c *inbound) slowDown() {
 	select {
 	case <-time.After(wait):
 	case <-c.done:
+	}
+}
+
+// resume has all messages begin to wait for the client again: nothing was read from it.
+func (c *inbound) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.messages {
+		m.claim.add(0, true)
 	}
 }
 

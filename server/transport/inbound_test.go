@@ -266,3 +266,47 @@ func TestSeveralStreamsAreCut(t *testing.T) {
 	}
 	require.Zero(t, q.Bytes())
 }
+
+// TestMessagesDoNotEndBecauseTheConnectionIsNotRead: the client cannot send more of them while one waits for room.
+func TestMessagesDoNotEndBecauseTheConnectionIsNotRead(t *testing.T) {
+	const mega = 1 << 20
+	for name, test := range map[string]struct {
+		begun []int
+		waits time.Duration
+	}{
+		"the next to wait": {[]int{mega, mega / 2, mega / 2}, 15 * time.Second},
+		"sent before":      {[]int{mega / 2, 3 * mega / 2}, 9 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := NewRequests(3*mega, 2*mega, time.Minute)
+				holder, other := claim{of: &q.budget}, claim{of: &q.budget}
+				holder.end = holder.close
+				holder.reserve(2*mega, nil)
+				client, server := net.Pipe()
+				in := newInbound(server, server, q)
+				go func() { _, _ = io.Copy(io.Discard, in) }() // until the pipe is closed
+				s := newSent()
+				for i, n := range test.begun {
+					require.NoError(t, s.framer.WriteData(uint32(2*i+1), false, grpcMessage(n)[:100]))
+				}
+				_, err := client.Write(s.Bytes())
+				require.NoError(t, err)
+				for range test.waits / time.Second {
+					time.Sleep(time.Second)
+					holder.add(0, true)
+				}
+				holder.close()
+				synctest.Wait()
+				require.EqualValues(t, 2*mega+len(test.begun)*messageOverhead, q.Bytes())
+				time.Sleep(500 * time.Millisecond)
+				go other.reserve(2*mega, in.done)
+				time.Sleep(5 * time.Second)
+				require.EqualValues(t, 2*mega+len(test.begun)*messageOverhead, q.Bytes(), "all have their time")
+				require.NoError(t, client.Close())
+				synctest.Wait()
+				in.close()
+			})
+		})
+	}
+}
