@@ -216,6 +216,73 @@ func (s overtaken) Lookup(ctx context.Context, keys [][]byte, maxBytes int) ([]s
 	return rows, more, err
 }
 
+// weighedReads is a store that notes the most bytes of values that it returned in one call.
+type weighedReads struct {
+	sqlstore.Store
+	most int
+}
+
+func (s *weighedReads) MultiGet(ctx context.Context, keys [][]byte) ([][]byte, error) {
+	values, err := s.Store.MultiGet(ctx, keys)
+	s.most = max(s.most, len(bytes.Join(values, nil)))
+	return values, err
+}
+
+func (s *weighedReads) LatestAtOrBefore(ctx context.Context, ranges []sqlstore.Partition) ([]sqlstore.Row, error) {
+	rows, err := s.Store.LatestAtOrBefore(ctx, ranges)
+	size := 0
+	for _, row := range rows {
+		size += len(row.Value)
+	}
+	s.most = max(s.most, size)
+	return rows, err
+}
+
+// TestLargeOlderVersionsAreReadInPieces: those that were replaced once, and those that are searched.
+func TestLargeOlderVersionsAreReadInPieces(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	const keys, size = 400, 100 << 10
+	for i := range keys {
+		n.commit(fmt.Sprintf("%03d", i), make([]byte, size))
+	}
+	old := n.rev
+	for i := range keys {
+		for range 1 + i%2 {
+			n.commit(fmt.Sprintf("%03d", i), []byte("v"))
+		}
+	}
+	store := &weighedReads{Store: n.store}
+	r.store = store
+	for name, c := range map[string]struct {
+		needValue         bool
+		pageBytes, atMost int
+	}{
+		"values":    {needValue: true, atMost: maxReadBytes},
+		"no values": {atMost: maxReadBytes},
+		"stream":    {needValue: true, pageBytes: firstPageBytes, atMost: firstOlder * size},
+	} {
+		store.most = 0
+		at, read, most := r.At(old), 0, 0
+		at.pageBytes = c.pageBytes
+		require.NoError(t, at.Scan(t.Context(), everything.Span(), c.needValue, 0, func(records []*coder.Record) bool {
+			total := 0
+			for _, rec := range records {
+				require.Equal(t, fmt.Sprintf("%03d", read), string(rec.Key), name)
+				total, read = total+len(rec.Value), read+1
+			}
+			most = max(most, total)
+			return true
+		}))
+		require.Equal(t, keys, read, name)
+		require.Less(t, store.most, c.atMost+2*size, name)
+		if c.needValue {
+			require.Less(t, most, 2*c.atMost+2*size, name)
+		} else {
+			require.Zero(t, most, "values are not kept")
+		}
+	}
+}
+
 // TestReadsFromMemoryAskNothing: what needs no row needs no look at the mark either.
 func TestReadsFromMemoryAskNothing(t *testing.T) {
 	n, r := newTestNode(t, keyspace.Config{Budget: 1 << 20})

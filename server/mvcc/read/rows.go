@@ -1,6 +1,7 @@
 package read
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/keyspace"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/watch"
 )
 
 // Get returns the record of key, nil if there is none.
@@ -80,14 +82,14 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 		}
 		if !known {
 			var next []byte
-			var older bool
+			var most int
 			var err error
 			if again && turn == 0 {
 				if turn, err = r.awaitTurn(ctx); err != nil {
 					return err
 				}
 			}
-			if records, next, older, err = r.scanTable(ctx, records, rest, needValue, limit); err != nil {
+			if records, next, most, err = r.scanTable(ctx, records, rest, needValue, limit); err != nil {
 				return err
 			}
 			if turn == 1 {
@@ -97,10 +99,12 @@ func (r *Reading) Scan(ctx context.Context, span coder.Span, needValue bool, wan
 			rest = coder.Span{Start: next, End: span.End}
 			again = true // tombstones may have been among the rows
 			switch {
-			case older: // all their values are in memory at once
-				page = mvcc.PageRows
+			case most > 0:
+				page = most
 			case want == 0:
 				page = min(2*page, mvcc.LongestPage)
+			default:
+				page = mvcc.PageRows
 			}
 		}
 		if len(records) > 0 && !emit(records) || rest.Start == nil || rest.Empty() {
@@ -153,19 +157,21 @@ func (r *Reading) List(ctx context.Context, span coder.Span, needValue bool, lim
 
 // scanTable appends to out the records that up to limit rows of span make at the
 // revision, and offers them to the view. It returns where to continue: the end of span, if
-// that was reached, and whether it looked up older versions.
+// that was reached, and, if it looked up older versions, the most rows to read there.
 func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder.Span, needValue bool,
-	limit int) (_ []*coder.Record, next []byte, older bool, err error) {
+	limit int) (_ []*coder.Record, next []byte, most int, err error) {
 	r.readsTable()
 	fill := r.reader.view.Begin(span, needValue)
 	lo, hi := span.IndexBounds()
 	page, more, err := r.readRows(ctx, lo, hi, needValue, limit)
 	if err != nil {
 		fill.Drop()
-		return nil, nil, false, err
+		return nil, nil, 0, err
 	}
 	for i := range page {
-		older = older || !page[i].newest
+		if !page[i].newest {
+			most = mvcc.PageRows
+		}
 		if rec := page[i].rec; rec != nil && !rec.Tombstone {
 			out = append(out, rec)
 			if r.indexed != nil && page[i].newest {
@@ -179,7 +185,10 @@ func (r *Reading) scanTable(ctx context.Context, out []*coder.Record, span coder
 	if fill != nil {
 		r.offer(ctx, fill, next, page)
 	}
-	return out, next, older, nil
+	if len(page) < limit { // its rows are large, or the last
+		most = min(most, 2*len(page))
+	}
+	return out, next, most, nil
 }
 
 // offer gives the view what a fill read, up to next.
@@ -219,7 +228,7 @@ func (r *Reading) readRows(ctx context.Context, lo, hi []byte, needValue bool,
 		return nil, false, err
 	}
 	page, err = r.resolve(ctx, rows, needValue)
-	return page, more, err
+	return page, more || len(page) < len(rows), err
 }
 
 // resolved is an index row, and the record that the read revision sees, which may
@@ -239,8 +248,8 @@ func decodeNewest(p *resolved) (*coder.Record, error) {
 	return coder.DecodeVersion(p.key, p.index.ModRevision, p.version)
 }
 
-// resolve turns index rows into the records that the revision sees. Keys changed
-// after it are looked up again, all of a page in one or two statements.
+// resolve turns index rows into the records that the revision sees: the first ones, if older versions have more bytes
+// than a page. Keys changed after the revision are looked up again, many in a statement.
 func (r *Reading) resolve(ctx context.Context, rows []sqlstore.ListRow, needValue bool) ([]resolved, error) {
 	page := make([]resolved, len(rows))
 	var exact, floor []int // positions to look up by the previous revision, or by search
@@ -268,53 +277,87 @@ func (r *Reading) resolve(ctx context.Context, rows []sqlstore.ListRow, needValu
 			exact = append(exact, i)
 		}
 	}
-	if err := r.lookupExact(ctx, page, exact); err != nil {
-		return nil, err
+	end, err := r.lookUp(ctx, page, exact, len(page), needValue, r.previous)
+	if err == nil {
+		end, err = r.lookUp(ctx, page, floor, end, needValue, r.latest)
 	}
-	return page, r.lookupFloor(ctx, page, floor)
+	return page[:end], err
 }
 
-func (r *Reading) lookupExact(ctx context.Context, page []resolved, at []int) error {
-	if len(at) == 0 {
-		return nil
+// firstOlder and olderAtATime are how many older versions the first statement of a page reads, and the most that one
+// reads. Their sizes are not known before.
+const (
+	firstOlder   = 16
+	olderAtATime = 256
+)
+
+// lookUp sets the records of the rows of page[:end] whose positions are in at, to what read returns for them. It
+// returns end, or the position of the first row that it did not look up, because those before have the bytes of a
+// page. Without needValue it looks up all, and keeps no values.
+func (r *Reading) lookUp(ctx context.Context, page []resolved, at []int, end int, needValue bool,
+	read func(context.Context, []resolved, []int) ([]*coder.Record, error)) (int, error) {
+	maxBytes := cmp.Or(r.pageBytes, maxReadBytes)
+	pages := watch.NewPages(firstOlder, olderAtATime, maxBytes)
+	for len(at) > 0 && at[0] < end {
+		if pages.Full() {
+			if needValue {
+				return at[0], nil
+			}
+			pages = watch.NewPages(firstOlder, olderAtATime, maxBytes)
+		}
+		some := at[:min(len(at), pages.Next())]
+		at = at[len(some):]
+		records, err := read(ctx, page, some)
+		if err != nil {
+			return 0, err
+		}
+		for n, i := range some {
+			rec := records[n]
+			if rec == nil {
+				continue
+			}
+			pages.Add(len(rec.Key) + len(rec.Value))
+			if !needValue {
+				rec.Value = nil
+			}
+			page[i].rec = rec
+		}
 	}
+	return end, nil
+}
+
+// previous returns the versions that the newest ones of the rows at have replaced, nil for a tombstone that compaction
+// removed.
+func (r *Reading) previous(ctx context.Context, page []resolved, at []int) ([]*coder.Record, error) {
 	keys, revs := make([][]byte, len(at)), make([]int64, len(at))
 	for n, i := range at {
 		keys[n], revs[n] = page[i].key, page[i].index.PrevRevision
 	}
-	records, err := history.Versions(ctx, r.reader.store, keys, revs)
-	if err != nil {
-		return err
-	}
-	for n, i := range at {
-		page[i].rec = records[n] // nil: a tombstone that compaction removed
-	}
-	return nil
+	return history.Versions(ctx, r.reader.store, keys, revs)
 }
 
-func (r *Reading) lookupFloor(ctx context.Context, page []resolved, at []int) error {
-	if len(at) == 0 {
-		return nil
-	}
+// latest returns the versions of the rows at that the revision sees, nil for a key created after it.
+func (r *Reading) latest(ctx context.Context, page []resolved, at []int) ([]*coder.Record, error) {
 	ranges := make([]sqlstore.Partition, len(at))
 	for n, i := range at {
 		ranges[n].Start, ranges[n].End = coder.VersionsUpTo(page[i].key, r.rev)
 	}
 	rows, err := r.reader.store.LatestAtOrBefore(ctx, ranges)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	records := make([]*coder.Record, len(at))
 	for n, i := range at {
 		if rows[n].Key == nil {
-			continue // created after the revision
+			continue
 		}
 		_, found, err := coder.DecodeVersionKey(rows[n].Key)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if page[i].rec, err = coder.DecodeVersion(page[i].key, found, rows[n].Value); err != nil {
-			return err
+		if records[n], err = coder.DecodeVersion(page[i].key, found, rows[n].Value); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return records, nil
 }
