@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	"github.com/johannesboyne/gofakes3"
@@ -249,6 +250,43 @@ func TestShipToObjectStorage(t *testing.T) {
 	require.NoError(t, one.step(t.Context()))
 	got, _ := w.restored(Moment{})
 	require.Equal(t, hash(t, w.Replica, 0), hash(t, got, 0))
+}
+
+// TestManifestThatIsHalfReadIsNotReplaced: the process that reads it stops, and writes what is missing in its own.
+func TestManifestThatIsHalfReadIsNotReplaced(t *testing.T) {
+	o := newObjectStorage(t)
+	random := rand.New(rand.NewPCG(49, 50))
+	w := newWorld(t)
+	w.place = openPlace(t, "s3://bucket/p")
+	w.write(5, random)
+	w.ship()
+	one := w.shipper()
+	w.place = openPlace(t, "s3://bucket/p")
+	two := w.shipper()
+	require.NoError(t, two.step(t.Context()))
+	w.write(3, random)
+	require.NoError(t, one.step(t.Context()))
+	etag := `"` + one.To.(*bucket).manifest + `"`
+	ctx, cancel := context.WithCancel(t.Context())
+	o.set(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Range") != "" { // it continues after the cut
+			cancel()
+			panic(http.ErrAbortHandler)
+		}
+		rw.Header().Set("ETag", etag)
+		rw.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+		rw.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(rw, "{")
+		_ = http.NewResponseController(rw).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	require.Error(t, two.open(ctx))
+	o.fault.Store(nil)
+	w.write(3, random)
+	two.finish(ctx)
+	m, err := one.to.manifest(t.Context())
+	require.NoError(t, err)
+	require.True(t, m.equal(one.manifest), "%+v", m)
 }
 
 // TestOutage: Ship continues once the storage is there again.

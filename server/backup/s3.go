@@ -46,7 +46,7 @@ type bucket struct {
 	name, prefix string
 
 	mu       sync.Mutex
-	manifest string // ETag of the manifest, "" unless it was read or written
+	manifest string // ETag of the manifest, "" unless it was read to its end, or written
 }
 
 // openBucket returns the place s3://BUCKET/PREFIX. Endpoint and region come from the environment, credentials also from
@@ -130,9 +130,6 @@ func (b *bucket) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 		}
 		return nil, err
 	}
-	if name == manifestName {
-		b.saw(r.etag)
-	}
 	return r, nil
 }
 
@@ -178,6 +175,9 @@ func (r *resumed) Read(p []byte) (int, error) {
 			return n, nil
 		}
 		if err == nil || r.at == r.size && errors.Is(err, io.EOF) {
+			if err != nil && r.name == r.from.object(manifestName) {
+				r.from.saw(r.etag)
+			}
 			return 0, err
 		}
 		if r.failures++; r.failures > requestAttempts || r.ctx.Err() != nil {
