@@ -7,6 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc/grpclog"
+
+	"github.com/sqlbrain/sqlbrain/server/loglimit"
 )
 
 // maxLoggedText bounds each text of a log line, in bytes. Clients choose some of them:
@@ -78,7 +83,28 @@ func (p *program) newLogger() (logger *slog.Logger, closeFiles func() error, err
 	} else {
 		handler = slog.NewTextHandler(w, options)
 	}
-	return slog.New(handler), closeFiles, nil
+	logger = slog.New(handler)
+	grpcErrors.log.Store(logger)
+	return logger, closeFiles, nil
+}
+
+// grpcErrors bounds the errors that gRPC and the JSON gateway log: every client can cause them.
+var grpcErrors grpcLog
+
+func init() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, &grpcErrors)) }
+
+// grpcLog takes the lines of gRPC's log.
+type grpcLog struct {
+	log   atomic.Pointer[slog.Logger] // the newest; nil: none yet
+	limit loglimit.Log
+}
+
+func (g *grpcLog) Write(line []byte) (int, error) {
+	if log := g.log.Load(); log != nil {
+		_, text, _ := strings.Cut(strings.TrimSpace(string(line)), ": ") // after the time and the level
+		g.limit.Warn(log, "gRPC failed", "error", text)
+	}
+	return len(line), nil
 }
 
 // outputs writes to each of several writers. One that fails does not keep the others from a line, as in

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -71,4 +72,19 @@ func TestEachOutputOfTheLogGetsALineThatAnotherDoesNotTake(t *testing.T) {
 	require.NoError(t, closeLog())
 	require.Contains(t, out.String(), "a line")
 	require.Contains(t, err.String(), "a line")
+}
+
+func TestErrorsOfGRPCAreBoundedInTheLog(t *testing.T) {
+	n := startNode(t, "--datastore", sqliteURL(t))
+	for range 50 {
+		resp, err := http.Post(n.endpoint+"/v3/lease/keepalive", "application/json", strings.NewReader("x"))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	http.DefaultClient.CloseIdleConnections()
+	logged := n.log.await("gRPC failed")
+	require.NotNil(t, logged)
+	require.Contains(t, logged["error"], "Failed to decode request: ")
+	require.Zero(t, n.stop())
+	require.Less(t, strings.Count(n.log.String(), "gRPC failed"), 25)
 }
