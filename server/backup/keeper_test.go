@@ -78,6 +78,8 @@ func TestKeepersTakeTurns(t *testing.T) {
 		cancel()
 		w.write(random.IntN(3), random)
 	}
+	// While it finishes, its manifest may replace the next one's for as long as that one takes to notice.
+	require.True(t, keepers[1].Close(eventually.Deadline))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	keepers[0].Lead(ctx)
