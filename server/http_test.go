@@ -188,10 +188,11 @@ func TestHosts(t *testing.T) {
 // What follows a request that is not JSON is not read as requests, and the end of the connection must be noticed all
 // the same.
 func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
-	for name, rest := range map[string]string{"not JSON": "x", "nothing": ""} {
+	for name, rest := range map[string]string{"not JSON": "x", "nothing": "",
+		"space": strings.Repeat(" ", 3*(1000+etcd.MessageOverhead))} {
 		t.Run(name, func(t *testing.T) {
 			fake := newFakeStream()
-			s := startFake(t, &fakeNode{}, fake)
+			s := startFake(t, &fakeNode{}, fake, func(c *Config) { c.MaxRequestBytes = 1000 })
 			conn, err := net.Dial("tcp", s.clients[0].Addr().String())
 			require.NoError(t, err)
 			_, err = fmt.Fprintf(conn, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s%s", 1<<30,

@@ -169,3 +169,20 @@ func TestDroppedBodyIsNotHeld(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, s.requests.Bytes())
 }
+
+// TestRequestsOfAStreamAreCounted: the length of its body says nothing of those after the first.
+func TestRequestsOfAStreamAreCounted(t *testing.T) {
+	fake := newFakeStream()
+	s := startFake(t, &fakeNode{}, fake)
+	conn, err := net.Dial("tcp", s.clients[0].Addr().String())
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // nothing is left to be sent
+	_, err = io.WriteString(conn, "POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"+
+		`{"create_request":{"key":"aw=="}}`)
+	require.NoError(t, err)
+	<-fake.requests
+	require.Zero(t, s.requests.Bytes())
+	_, err = io.WriteString(conn, `{"create_request":{"key":"`+strings.Repeat("a", 1<<20))
+	require.NoError(t, err)
+	eventually.True(t, "what was sent to be held", func() bool { return s.requests.Bytes() > 1<<20 })
+}

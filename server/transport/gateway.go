@@ -90,7 +90,7 @@ func (j boundedJSON) NewDecoder(r io.Reader) runtime.Decoder {
 			}
 			return restOf(r)
 		}
-		if body, ok := r.(endlessBody); ok && !errors.Is(err, io.EOF) {
+		if body, ok := r.(endlessBody); ok && (in.N <= 0 || !errors.Is(err, io.EOF)) {
 			go body.drop()
 		}
 		if in.N <= 0 {

@@ -409,8 +409,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// used forgets the bytes that were read.
-func (b *body) used() { b.claim.clear() }
+// used forgets the bytes that were read, and those that were to come.
+func (b *body) used() {
+	b.claim.clear()
+	b.reserved = 0
+}
 
 // Bodies follows the bodies of requests on their way to h.
 func (q *Requests) Bodies(h http.Handler) http.Handler {
