@@ -423,3 +423,18 @@ func TestAlarmsOfALeaderAreNotThoseOfTheFollowerBefore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Alarm{raised}, disarmed)
 }
+
+// unknownDisk is a table whose disk cannot be looked at.
+type unknownDisk struct{ *table }
+
+func (unknownDisk) FreeSpace(context.Context) (free, reserve int64, err error) {
+	return 0, 8 << 20, errors.New("interrupted system call")
+}
+
+func TestUnknownFreeSpaceRefusesNothing(t *testing.T) {
+	store := unknownDisk{newTable(t)}
+	s := newSpace(t, store, newAlarms(store), 0)
+	require.NoError(t, s.Refresh(t.Context()))
+	require.NoError(t, s.Check(1))
+	require.NoError(t, s.CheckDelete())
+}

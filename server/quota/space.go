@@ -124,14 +124,16 @@ func (s *Space) Run(ctx context.Context) {
 // space again.
 func (s *Space) checkDisk(ctx context.Context, mayClear bool) {
 	free, reserve, err := s.store.FreeSpace(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("cannot read the free space of the disk", "error", err)
+		}
+		return
+	}
 	s.mu.Lock()
 	s.scarce = free < reserve/2
 	s.mu.Unlock()
 	switch {
-	case err != nil:
-		if ctx.Err() == nil {
-			s.log.Warn("cannot read the free space of the disk", "error", err)
-		}
 	case free < reserve:
 		s.setDiskFull(fmt.Errorf("%d bytes are free, the last %d are for deletes, and half of them for compaction alone",
 			free, reserve))

@@ -14,12 +14,16 @@ const (
 	maxReserve   = 128 << 20
 )
 
-// FreeSpace implements sqldb.Engine.
+// FreeSpace implements sqldb.Engine. A file system without a limit, or one that does not say its size, has no reserve.
 func (e *engine) FreeSpace() (free, reserve int64, err error) {
 	free, total, err := fileSystem(e.path)
+	if err != nil || total == 0 {
+		e.low.Store(false)
+		return 0, 0, err
+	}
 	reserve = min(max(total/reserveShare, minReserve), maxReserve)
 	e.low.Store(free < reserve+int64(checkpointFrames)<<12)
-	return free, reserve, err
+	return free, reserve, nil
 }
 
 // releaseLog gives the log's space back to a disk that is nearly full.

@@ -35,6 +35,7 @@ func TestFreeSpace(t *testing.T) {
 		"a large disk": {1 << 30, 5 << 12, 128 << 20},
 		"a medium one": {1 << 16, 5 << 12, 16 << 20},
 		"a small disk": {1 << 13, 5 << 12, 8 << 20},
+		"no limit":     {0, 0, 0}, // tmpfs with size=0
 	} {
 		setDisk(t, c.blocks, 5)
 		free, reserve, err := s.FreeSpace(t.Context())
@@ -43,8 +44,9 @@ func TestFreeSpace(t *testing.T) {
 		require.Equal(t, c.reserve, reserve, name)
 	}
 	statfs = func(string, *unix.Statfs_t) error { return unix.EACCES } // until the clean-up of setDisk
-	_, _, err := s.FreeSpace(t.Context())
+	_, reserve, err := s.FreeSpace(t.Context())
 	require.ErrorIs(t, err, unix.EACCES)
+	require.Zero(t, reserve)
 }
 
 // On a nearly full disk the file needs what is left, on a small one already before anything is refused.
