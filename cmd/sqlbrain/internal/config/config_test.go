@@ -351,6 +351,8 @@ func TestPasswordsAreHidden(t *testing.T) {
 		"mysql://root:geheim@db:3306/k8s",
 		"mysql://root:ge/heim@geheim#geheim?geheim@db:3306/k8s",
 		"mysql://:geheim@db/k8s",
+		"mysql://root:it's-geheim@db/k8s",
+		"mysql://o'root:geheim@db/k8s",
 		"mysql://root:geheim%zz@db/k8s",
 		"mysql://db/k8s?password=geheim&x=y",
 		"mysql://db/k8s?x=y&client_secret=geheim",

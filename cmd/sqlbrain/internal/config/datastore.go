@@ -38,7 +38,7 @@ const (
 )
 
 var (
-	userinfo = regexp.MustCompile(`(://[^\s:/@"']*):[^\s"']*@`)
+	userinfo = regexp.MustCompile(`(://[^\s:/@"]*):[^\s"]*@`)
 	secrets  = regexp.MustCompile(`(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*`)
 )
 
