@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -190,6 +192,52 @@ func TestLogThatCannotBeRewrittenIsRefused(t *testing.T) {
 	filled, err := inLog(parse(t, crashed).Path + logSuffix)
 	require.NoError(t, err)
 	require.True(t, filled, "closing the connection does not move it")
+}
+
+// TestInterruptedStartLeavesTheLogToTheNextProcess, as a look does.
+func TestInterruptedStartLeavesTheLogToTheNextProcess(t *testing.T) {
+	t.Parallel()
+	raw := newURL(t)
+	s := openURL(t, raw, sqlstore.Options{})
+	put(t, s, "k", 5000)
+	for interrupted := 0; ; interrupted++ {
+		crashed := parse(t, copyOf(t, parse(t, raw).Path))
+		base, err := connect(crashed, false, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		ctx := &endingContext{Context: context.Background()}
+		ctx.left.Store(int64(interrupted))
+		conn, err := base.Connect(ctx)
+		if err == nil {
+			require.NoError(t, conn.Close())
+			require.Greater(t, interrupted, 10)
+			return
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		filled, err := inLog(crashed.Path + logSuffix)
+		require.NoError(t, err)
+		require.True(t, filled, "interrupted at %d", interrupted)
+	}
+}
+
+// endingContext ends when it has been asked left times.
+type endingContext struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (c *endingContext) Done() <-chan struct{} {
+	done := make(chan struct{})
+	if c.left.Add(-1) < 0 {
+		close(done)
+	}
+	return done
+}
+
+func (c *endingContext) Err() error {
+	if c.left.Load() < 0 {
+		return context.Canceled
+	}
+	return nil
 }
 
 // TestALookLeavesTheLogToTheNextProcess, which writes it again before it moves it: it may not be on disk.

@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"time"
 
+	"modernc.org/libc"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -81,12 +83,27 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	if err := c.setUp(ctx, conn); err != nil {
 		exitIfFlushFailed(c.logger, c.path, err)
-		if errors.Is(err, errLog) {
-			return nil, err // and leave conn open: closing the last one moves the log into the file
-		}
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, closeWithoutCheckpoint(conn))
 	}
 	return conn, nil
+}
+
+// closeWithoutCheckpoint closes conn. Closing the last connection would move the log into the file, before it is written
+// again.
+func closeWithoutCheckpoint(conn driver.Conn) error {
+	db := uintptr(reflect.ValueOf(conn).Elem().FieldByName("db").Uint()) // the driver has no method for it
+	tls := libc.NewTLS()
+	defer tls.Close()
+	args := libc.Xmalloc(tls, 2*8) // an int and a pointer, each in eight bytes
+	if args == 0 {
+		return errors.New("sqlite: out of memory to close without a checkpoint") // and leave conn open
+	}
+	defer libc.Xfree(tls, args)
+	if rc := sqlite3.Xsqlite3_db_config(tls, db, sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE,
+		libc.VaList(args, int32(1), uintptr(0))); rc != sqlite3.SQLITE_OK {
+		return fmt.Errorf("sqlite: SQLite refuses to close without a checkpoint with error %d", rc) // and leave conn open
+	}
+	return conn.Close()
 }
 
 var errLog = errors.New("sqlite: what the last process left in the write-ahead log may not be on disk")
