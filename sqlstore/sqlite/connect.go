@@ -216,7 +216,7 @@ func sessionStatements(write bool, pageCache int64) []string {
 		"PRAGMA synchronous = FULL",
 		"PRAGMA wal_autocheckpoint = 0", // see checkpoint.go
 		fmt.Sprintf("PRAGMA journal_size_limit = %d", keptLog),
-		"PRAGMA temp_store = MEMORY",
+		tempInMemory,
 		"PRAGMA trusted_schema = OFF",
 	}
 	statements = append(statements, cacheSize(pageCache))
@@ -225,6 +225,8 @@ func sessionStatements(write bool, pageCache int64) []string {
 	}
 	return append(statements, "PRAGMA query_only = ON")
 }
+
+const tempInMemory = "PRAGMA temp_store = MEMORY"
 
 // cacheSize returns the statement that sets the cache size. A negative number is in KiB.
 func cacheSize(bytes int64) string { return fmt.Sprintf("PRAGMA cache_size = %d", -bytes>>10) }

@@ -90,3 +90,33 @@ func TestCommitOnAFullDiskHasAKnownOutcome(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, value, got)
 }
+
+// TestVacuumCopiesToAFile: the copy may be larger than memory. What is temporary otherwise stays in memory.
+func TestVacuumCopiesToAFile(t *testing.T) {
+	require.NoError(t, registerVFS())
+	roomyOpen = baseVFS.FxOpen
+	baseVFS.FxOpen = pointer(openTemporary)
+	t.Cleanup(func() { baseVFS.FxOpen = roomyOpen })
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	for _, text := range []string{"PRAGMA auto_vacuum = NONE", "VACUUM"} {
+		_, err := s.Database().Write().Exec(text)
+		require.NoError(t, err)
+	}
+	put(t, s, "k", defaultPageCache)
+	noTemporary.Store(true)
+	require.ErrorContains(t, s.Defragment(t.Context()), "unable to open database file")
+	noTemporary.Store(false)
+	require.NoError(t, s.Defragment(t.Context()))
+	var store int
+	require.NoError(t, s.Database().Write().Get(&store, "PRAGMA temp_store"))
+	require.Equal(t, 2, store)
+}
+
+var noTemporary atomic.Bool // no temporary file can be opened
+
+func openTemporary(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32 {
+	if noTemporary.Load() && flags&sqlite3.SQLITE_OPEN_DELETEONCLOSE != 0 {
+		return sqlite3.SQLITE_CANTOPEN
+	}
+	return function[openFile](roomyOpen)(tls, vfs, name, file, flags, out)
+}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
@@ -46,7 +47,8 @@ func (e *engine) Defragment(ctx context.Context, db *sqldb.Database) error {
 		return err
 	}
 	if mode != incrementalVacuum {
-		if err := e.write(ctx, db, "VACUUM"); err != nil {
+		err := e.write(ctx, db, "PRAGMA temp_store = FILE; VACUUM") // the copy may be larger than memory
+		if err = errors.Join(err, e.write(context.WithoutCancel(ctx), db, tempInMemory)); err != nil {
 			return err
 		}
 	}
