@@ -130,12 +130,13 @@ func (e *engine) checkpointBesideCommits(ctx context.Context, db *sqldb.Database
 }
 
 // checkpointAfterReaders waits for readers, for restartWait at most.
-func (e *engine) checkpointAfterReaders(ctx context.Context, conn *sql.Conn, text string) error {
-	if err := setBusyTimeout(ctx, conn, restartWait); err != nil {
+func (e *engine) checkpointAfterReaders(ctx context.Context, conn *sql.Conn, text string) (err error) {
+	defer func() { err = errors.Join(err, setBusyTimeout(context.WithoutCancel(ctx), conn, busyTimeout)) }()
+	if err := setBusyTimeout(ctx, conn, restartWait); err != nil { // it may be set
 		return err
 	}
-	_, _, err := e.checkpoint(ctx, conn, text)
-	return errors.Join(err, setBusyTimeout(context.WithoutCancel(ctx), conn, busyTimeout))
+	_, _, err = e.checkpoint(ctx, conn, text)
+	return err
 }
 
 // truncateLog moves the log into the file and gives its space back, as far as readers permit.

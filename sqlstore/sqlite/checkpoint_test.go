@@ -86,6 +86,27 @@ func TestFramesAreMovedBesideCommits(t *testing.T) {
 	}
 }
 
+// TestInterruptedCheckpointRestoresTheBusyTimeout, at whatever moment.
+func TestInterruptedCheckpointRestoresTheBusyTimeout(t *testing.T) {
+	t.Parallel()
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	conn, err := s.Database().Write().DB.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	e := &engine{checkpoints: newCheckpoints(), logger: slog.New(slog.DiscardHandler)}
+	for interrupted := 0; ; interrupted++ {
+		ctx := &endingContext{Context: context.Background()}
+		ctx.left.Store(int64(interrupted))
+		err := e.checkpointAfterReaders(ctx, conn, restartLog)
+		var timeout int64
+		require.NoError(t, conn.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&timeout))
+		require.Equal(t, busyTimeout.Milliseconds(), timeout, "interrupted at %d", interrupted)
+		if err == nil {
+			return
+		}
+	}
+}
+
 // TestLogIsKeptAcrossStops: with its size, and nothing in it.
 func TestLogIsKeptAcrossStops(t *testing.T) {
 	t.Parallel()
