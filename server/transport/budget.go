@@ -8,7 +8,7 @@ import (
 
 // budget bounds the bytes that clients make the server hold, and that they have to do something about: take an
 // answer, or send the rest of a request. Beyond it, the claims end that have made no progress for longest: clients
-// that do their part do not pay for those that do not. What is sent more slowly than leastRate is no progress then.
+// that do their part do not pay for those that do not. Sending more slowly than leastRate is no progress then.
 // Safe for concurrent use.
 type budget struct {
 	most int64
