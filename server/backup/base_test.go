@@ -320,10 +320,11 @@ func TestNewBasesLeaveNoGap(t *testing.T) {
 		s.notBefore = time.Time{}
 		require.NoError(t, s.maintain(t.Context()))
 		if s.next != nil {
+			made := s.next.job // step may take it over
 			w.write(2, random)
 			require.NoError(t, s.step(t.Context()))
-			<-s.next.job.done
-			require.NoError(t, s.next.job.err)
+			<-made.done
+			require.NoError(t, made.err)
 		}
 	}
 	require.Greater(t, len(s.manifest.Bases), 1)
