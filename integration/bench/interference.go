@@ -39,7 +39,6 @@ func runInterference(ctx context.Context, p *place, rounds int, o interfere.Opti
 	found := map[string]map[string][]interfere.Figure{} // by work and system
 	var works []string
 	return p.inTurn(ctx, "interference", rounds, func(env *system.Environment, s system.System) error {
-		o := o
 		o.Joins = !everything && s.Engine.Server()
 		return interfere.Run(ctx, env, s, o, func(f interfere.Figure) {
 			fmt.Fprintf(os.Stderr, "%s: %+v\n", s.Name(), f)

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/system"
-	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
 )
 
 // Options are the sizes of a run.
@@ -56,18 +53,12 @@ func Run(ctx context.Context, env *system.Environment, s system.System, o Option
 	if err != nil {
 		return err
 	}
-	var cfg workload.Config
-	running.Configure(&cfg)
-	connect := func() (*clientv3.Client, error) {
-		return clientv3.New(clientv3.Config{Endpoints: cfg.Endpoints, Logger: zap.NewNop(), DialTimeout: 5 * time.Second,
-			MaxCallRecvMsgSize: math.MaxInt32})
-	}
-	own, err := connect()
+	own, err := running.Connect()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, own.Close()) }()
-	others, err := connect()
+	others, err := running.Connect()
 	if err != nil {
 		return err
 	}

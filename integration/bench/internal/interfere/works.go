@@ -39,16 +39,10 @@ var works = []work{
 	}},
 	{name: "watch that catches up all versions", again: true, do: catchUp},
 	{name: "snapshot", again: true, do: func(ctx context.Context, b *background) error {
-		r, err := b.Snapshot(ctx)
-		if err != nil {
-			return err
-		}
-		defer r.Close() //nolint:errcheck // it is only read
-		_, err = io.Copy(io.Discard, r)
-		return err
+		return system.Snapshot(ctx, b.Client, io.Discard)
 	}},
 	{name: "backup into a file", again: true, do: func(ctx context.Context, b *background) error {
-		return b.server.Backup(ctx)
+		return b.server.Backup(ctx, b.Client)
 	}},
 	{name: "follower that joins, and leaves", joins: true, do: func(ctx context.Context, b *background) error {
 		return b.server.Join(ctx)

@@ -11,7 +11,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sqlbrain/sqlbrain/integration/bench/internal/result"
@@ -115,7 +114,7 @@ func Run(ctx context.Context, env *system.Environment, s system.System, o Option
 		}
 	}()
 	for range o.Conns {
-		c, err := clientv3.New(clientv3.Config{Endpoints: cfg.Endpoints, Logger: zap.NewNop()})
+		c, err := running.Connect()
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Joins reports whether a system can have a further member: SQLite's file is one process's, and kine has none.
@@ -16,7 +18,7 @@ func (s System) Joins() bool { return s.Product == Etcd || s.Product == Sqlbrain
 // Join starts a further member, and makes it leave once it has served a linearizable read: in etcd it is a learner first,
 // which is promoted when it has caught up.
 func (r *Running) Join(ctx context.Context) (err error) {
-	c, err := r.connect()
+	c, err := r.Connect()
 	if err != nil {
 		return err
 	}
@@ -49,27 +51,27 @@ func (r *Running) Join(ctx context.Context) (err error) {
 	return errors.Join(err, removed)
 }
 
-// Backup writes a backup into a file by the product's own command, and removes it.
-func (r *Running) Backup(ctx context.Context) error {
+// Snapshot writes a snapshot of the server of c.
+func Snapshot(ctx context.Context, c *clientv3.Client, to io.Writer) error {
+	from, err := c.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer from.Close() //nolint:errcheck // it is only read
+	_, err = io.Copy(to, from)
+	return err
+}
+
+// Backup writes a backup into a file, and removes it: by sqlbrain's own command, else with a snapshot that c gets.
+func (r *Running) Backup(ctx context.Context, c *clientv3.Client) error {
 	path := filepath.Join(r.dir, "backup")
 	defer os.Remove(path) //nolint:errcheck // the directory is removed with the system
-	if r.System.Product == Etcd {
-		c, err := r.connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close() //nolint:errcheck // what it read is complete
-		from, err := c.Snapshot(ctx)
-		if err != nil {
-			return err
-		}
-		defer from.Close() //nolint:errcheck // it is only read
+	if r.System.Product != Sqlbrain {
 		to, err := os.Create(path)
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(to, from)
-		return errors.Join(err, to.Sync(), to.Close())
+		return errors.Join(Snapshot(ctx, c, to), to.Sync(), to.Close())
 	}
 	out, err := exec.CommandContext(ctx, r.env.Programs.Sqlbrain, "backup", "--datastore", r.datastore(), "--to", path).
 		CombinedOutput()

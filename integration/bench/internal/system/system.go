@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,7 +176,7 @@ func (r *Running) launch() error {
 
 // await returns when the product answers.
 func (r *Running) await(ctx context.Context) error {
-	c, err := r.connect()
+	c, err := r.Connect()
 	if err != nil {
 		return err
 	}
@@ -186,8 +187,10 @@ func (r *Running) await(ctx context.Context) error {
 	return errors.Join(err, c.Close())
 }
 
-func (r *Running) connect() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+// Connect returns a client of the product, whose answers may have any size.
+func (r *Running) Connect() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{r.endpoint()}, Logger: zap.NewNop(),
+		DialTimeout: 5 * time.Second, MaxCallRecvMsgSize: math.MaxInt32})
 }
 
 func (r *Running) endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", r.client.number) }
