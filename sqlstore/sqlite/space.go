@@ -18,7 +18,6 @@ const (
 func (e *engine) FreeSpace() (free, reserve int64, err error) {
 	free, total, err := fileSystem(e.path)
 	if err != nil || total == 0 {
-		e.low.Store(false)
 		return 0, 0, err
 	}
 	reserve = min(max(total/reserveShare, minReserve), maxReserve)
