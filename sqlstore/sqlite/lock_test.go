@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,18 +100,24 @@ func TestSQLiteLockEndsWithTheProcess(t *testing.T) {
 		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{})
 		require.NoError(t, err)
 		fmt.Println("held")
-		select {} // until killed
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed; select {} would be a deadlock to the runtime
+		return
 	}
 	raw := newURL(t)
 	migrate(t, raw)
 	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSQLiteLockEndsWithTheProcess$")
 	c.Env = append(os.Environ(), envHolder+"="+raw)
+	_, err := c.StdinPipe()
+	require.NoError(t, err)
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	lines := bufio.NewScanner(out)
+	var said []string // why it ended, if it did
 	for lines.Scan() && lines.Text() != "held" {
+		said = append(said, lines.Text())
 	}
+	require.Equal(t, "held", lines.Text(), "%s: %v", strings.Join(said, "\n"), lines.Err())
 	refused(t, raw, c.Process.Pid)
 	require.NoError(t, c.Process.Kill())
 	_ = c.Wait() // says that it was killed
