@@ -3,7 +3,6 @@ package write
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 )
@@ -67,17 +66,17 @@ func (p *Pipeline) readIndex(ctx context.Context, keys [][]byte) ([]indexEntry, 
 	return entries, nil
 }
 
-// entriesOf returns the index entries of keys, from the index cache if they are there. It does
+// entriesOf returns the index entry of each of keys, from the index cache if it is there. It does
 // not cache the others, so that many keys do not evict those in use.
-func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]indexEntry, error) {
-	entries := make(map[string]indexEntry, len(keys))
-	for chunk := range slices.Chunk(keys, entriesAtOnce) {
+func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) ([]indexEntry, error) {
+	entries := make([]indexEntry, len(keys))
+	for start := 0; start < len(keys); start += entriesAtOnce {
+		var at []int
 		var missing [][]byte
-		for _, k := range chunk {
-			if e, ok := p.index.peek(k); ok {
-				entries[string(k)] = e
-			} else {
-				missing = append(missing, k)
+		for i, k := range keys[start:min(start+entriesAtOnce, len(keys))] {
+			var ok bool
+			if entries[start+i], ok = p.index.peek(k); !ok {
+				at, missing = append(at, start+i), append(missing, k)
 			}
 		}
 		if len(missing) == 0 {
@@ -88,7 +87,7 @@ func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) (map[string]ind
 			return nil, err
 		}
 		for i, e := range loaded {
-			entries[string(missing[i])] = e
+			entries[at[i]] = e
 		}
 	}
 	return entries, nil

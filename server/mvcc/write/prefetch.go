@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
@@ -108,7 +107,7 @@ func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, li
 		}
 	}
 	if err == nil {
-		pre.bases, err = p.entriesOf(ctx, lease.keys)
+		err = p.addBases(ctx, pre, lease.keys)
 	}
 	if err != nil {
 		p.Release(pre)
@@ -121,12 +120,11 @@ func (p *Pipeline) PrefetchLease(ctx context.Context, id int64, after []byte, li
 // readRanges reads the ranges of pre at the visible revision.
 func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
 	reading := p.cfg.Reader.InTurns(p.cfg.Revisions.Visible())
-	pre.keys, pre.bytes, pre.bases = 0, 0, make(map[string]indexEntry)
-	index := indexInto(pre.bases)
+	pre.keys, pre.bytes, pre.bases = 0, 0, nil
 	for _, r := range pre.ranges {
 		reading.OnIndex(nil)
 		if r.deletes {
-			reading.OnIndex(index)
+			reading.OnIndex(pre.addBase)
 		}
 		r.records = nil
 		var failed error
@@ -144,15 +142,7 @@ func (p *Pipeline) readRanges(ctx context.Context, pre *Prefetch) error {
 	if err := reading.Check(ctx); err != nil {
 		return err
 	}
-	for _, r := range pre.ranges {
-		if !r.deletes {
-			continue
-		}
-		if err := p.addBases(ctx, pre.bases, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.addMissing(ctx, pre)
 }
 
 // addRead counts records that were read for pre.
@@ -170,26 +160,40 @@ func (p *Pipeline) addRead(pre *Prefetch, records []*coder.Record, values bool) 
 	return nil
 }
 
-// addBases adds the index entries of those records of r that were in memory. Many it reads as a range.
+// addMissing adds the index entries of those records to delete that were in memory. Many of a range it reads as a range.
 // Prefetch.base recognizes entries that are newer than the records.
-func (p *Pipeline) addBases(ctx context.Context, bases map[string]indexEntry, r *prefetchedRange) error {
-	var missing [][]byte
-	for _, rec := range r.records {
-		if _, ok := bases[string(rec.Key)]; !ok {
-			missing = append(missing, rec.Key)
+func (p *Pipeline) addMissing(ctx context.Context, pre *Prefetch) error {
+	pre.sortBases()
+	var few [][]byte
+	var many []coder.Span
+	for _, r := range pre.ranges {
+		var missing [][]byte
+		for i := 0; i < len(r.records) && r.deletes; i++ {
+			if key := r.records[i].Key; pre.findBase(key) == nil {
+				missing = append(missing, key)
+			}
+		}
+		if len(missing) <= entriesAtOnce {
+			few = append(few, missing...)
+		} else {
+			many = append(many, r.Span())
 		}
 	}
-	if len(missing) <= entriesAtOnce {
-		entries, err := p.entriesOf(ctx, missing)
-		maps.Copy(bases, entries)
-		return err
+	err := p.addBases(ctx, pre, few)
+	for i := 0; i < len(many) && err == nil; i++ {
+		err = p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).EachIndex(ctx, many[i], pre.addBase)
 	}
-	return p.cfg.Reader.InTurns(p.cfg.Revisions.Visible()).EachIndex(ctx, r.Span(), indexInto(bases))
+	pre.sortBases()
+	return err
 }
 
-// indexInto returns a function that adds index rows to entries.
-func indexInto(entries map[string]indexEntry) func(key []byte, x coder.Index) {
-	return func(key []byte, x coder.Index) { entries[string(key)] = indexEntry{Index: x, exists: true} }
+// addBases adds the index entries of keys.
+func (p *Pipeline) addBases(ctx context.Context, pre *Prefetch, keys [][]byte) error {
+	entries, err := p.entriesOf(ctx, keys)
+	for i, e := range entries {
+		pre.bases = append(pre.bases, keyEntry{keys[i], e})
+	}
+	return err
 }
 
 func tooManyKeys(most int) error {

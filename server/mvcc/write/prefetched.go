@@ -28,7 +28,8 @@ type Prefetch struct {
 	values  map[string]*coder.Record                 // of single keys; used if the index row is still the same
 	lease   *prefetchedLease                         // nil: it is one of ranges
 
-	bases    map[string]indexEntry // of the keys of lease, or of the records of ranges to delete
+	bases    []keyEntry            // of the keys of lease, or of the records of ranges to delete; in key order
+	next     int                   // the base after the one found last: evaluations go through ranges in key order
 	changed  txn.Overlay           // what commits have changed of the keys since they were read
 	entries  map[string]indexEntry // of the keys of changed
 	keys     int                   // read
@@ -37,6 +38,14 @@ type Prefetch struct {
 	attempt  int                   // how often the evaluation has asked for it before
 	weight   int64                 // of Pipeline.txnWeight
 }
+
+// keyEntry is the index entry of a key.
+type keyEntry struct {
+	key []byte
+	indexEntry
+}
+
+func (e keyEntry) compare(key []byte) int { return bytes.Compare(e.key, key) }
 
 type rangeKey struct{ key, end string }
 
@@ -167,11 +176,37 @@ func (pre *Prefetch) base(rec *coder.Record) (indexEntry, bool) {
 	if pre == nil {
 		return indexEntry{}, false
 	}
-	e, ok := pre.entries[string(rec.Key)]
-	if !ok {
-		e = pre.bases[string(rec.Key)]
+	if len(pre.entries) > 0 {
+		if e, changed := pre.entries[string(rec.Key)]; changed {
+			return e, e.of(rec)
+		}
 	}
-	return e, e.of(rec)
+	if found := pre.findBase(rec.Key); found != nil {
+		return found.indexEntry, found.of(rec)
+	}
+	return indexEntry{}, false
+}
+
+// findBase returns the element of bases, which must be sorted, of key, nil if there is none.
+func (pre *Prefetch) findBase(key []byte) *keyEntry {
+	i := pre.next
+	if i >= len(pre.bases) || !bytes.Equal(pre.bases[i].key, key) {
+		var found bool
+		if i, found = slices.BinarySearchFunc(pre.bases, key, keyEntry.compare); !found {
+			return nil
+		}
+	}
+	pre.next = i + 1
+	return &pre.bases[i]
+}
+
+// addBase adds the index row of a key to bases.
+func (pre *Prefetch) addBase(key []byte, x coder.Index) {
+	pre.bases = append(pre.bases, keyEntry{key, indexEntry{Index: x, exists: true}})
+}
+
+func (pre *Prefetch) sortBases() {
+	slices.SortFunc(pre.bases, func(x, y keyEntry) int { return x.compare(y.key) })
 }
 
 // list returns the records of r, one of its ranges, in the newest committed state, in key order: at most limit, 0 for

@@ -191,9 +191,9 @@ func (tx *Tx) Attached(pre *Prefetch) []*coder.Record {
 			held = append(held, e.Record(key))
 		}
 	}
-	for _, key := range pre.lease.keys {
+	for i, key := range pre.lease.keys {
 		if pre.changed.Get(key) == nil {
-			see(key, pre.bases[string(key)])
+			see(key, pre.bases[i].indexEntry)
 		}
 	}
 	for c := range pre.changed.All() {
@@ -312,7 +312,7 @@ func (tx *Tx) loadBases(ctx context.Context) error {
 		return err
 	}
 	for n, i := range missing {
-		if tx.bases[i] = entries[string(keys[n])]; !tx.bases[i].of(tx.changes[i].Prev) {
+		if tx.bases[i] = entries[n]; !tx.bases[i].of(tx.changes[i].Prev) {
 			// Another node leads, or the index cache or the view is wrong, which would be a bug.
 			return tx.stale(ctx, keys[n])
 		}
