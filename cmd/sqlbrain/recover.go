@@ -43,7 +43,8 @@ recover shows what the database holds, and changes nothing unless --yes is given
 	}
 	p.needs(cmd, databaseFlags...)
 	cmd.Flags().Int64Var(&c.bump, "bump-revision", repair.DefaultBump,
-		"how much to raise the revision by; more than may have been lost")
+		"how much to raise the revision by; more than may have been lost, earlier raises included: 2000000000 or more if "+
+			"recover or restore raised it since the backup")
 	cmd.Flags().BoolVar(&c.compact, "mark-compacted", true,
 		"mark everything below the new revision as compacted; without it, clients continue from revisions that may have "+
 			"been lost")

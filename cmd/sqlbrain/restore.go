@@ -39,8 +39,10 @@ is interrupted, run it again: it starts from the beginning.
 Clients may have seen revisions that the backup does not have. So the revision is raised by
 1,000,000,000 above every one that a replaced database had, and everything below counts as
 compacted: clients list again. Of an empty database restore cannot know what clients have seen: the
-revision is kept; raise it with --bump-revision and --mark-compacted if they saw a newer one. These
-flags take precedence, and --bump-revision 0 keeps the revision of the backup.
+revision is kept; raise it with --bump-revision and --mark-compacted if they saw a newer one, by
+more than it has risen since the backup, earlier raises included: 2000000000 or more if restore or
+recover raised it since. These flags take precedence, and --bump-revision 0 keeps the revision of
+the backup.
 
 With --from file:///DIRECTORY or s3://BUCKET/PREFIX it takes a moment of a continuous backup, the
 end or --at: the keys, their history back to the base before it, and the times of revisions after
