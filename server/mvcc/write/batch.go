@@ -150,9 +150,16 @@ func (b *batch) ops(at time.Time) []sqlstore.Op {
 // appendKey appends what replaces the index row of key, and moves its attachment row from its previous
 // lease to its new one. Compaction may have removed the index row of a tombstone, which is equivalent.
 func appendKey(ops []sqlstore.Op, before, after indexEntry, key []byte) []sqlstore.Op {
-	index := creation(coder.EncodeIndexKey(key), coder.EncodeIndex(after.Index))
+	row := before.encoded
+	if row == nil {
+		row = &encodedRow{key: coder.EncodeIndexKey(key)}
+		if before.exists {
+			row.value = coder.EncodeIndex(before.Index)
+		}
+	}
+	index := creation(row.key, coder.EncodeIndex(after.Index))
 	if before.exists {
-		index.Kind, index.Old = sqlstore.OpCAS, coder.EncodeIndex(before.Index)
+		index.Kind, index.Old = sqlstore.OpCAS, row.value
 		if before.Tombstone {
 			index.Kind = sqlstore.OpCASOrPut
 		}

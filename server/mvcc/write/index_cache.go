@@ -11,8 +11,12 @@ import (
 // indexEntry is a key's index row. If exists is false, the key has none.
 type indexEntry struct {
 	coder.Index
-	exists bool
+	exists  bool
+	encoded *encodedRow // nil: by the commit that replaces it
 }
+
+// encodedRow is an index row as the table has it.
+type encodedRow struct{ key, value []byte }
 
 // live reports whether the key has a current value.
 func (e indexEntry) live() bool { return e.exists && !e.Tombstone }

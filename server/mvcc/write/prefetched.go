@@ -200,9 +200,10 @@ func (pre *Prefetch) findBase(key []byte) *keyEntry {
 	return &pre.bases[i]
 }
 
-// addBase adds the index row of a key to bases.
+// addBase adds the index row of a key to bases. It encodes the row, so that the sequencer need not.
 func (pre *Prefetch) addBase(key []byte, x coder.Index) {
-	pre.bases = append(pre.bases, keyEntry{key, indexEntry{Index: x, exists: true}})
+	row := &encodedRow{coder.EncodeIndexKey(key), coder.EncodeIndex(x)}
+	pre.bases = append(pre.bases, keyEntry{key, indexEntry{Index: x, exists: true, encoded: row}})
 }
 
 func (pre *Prefetch) sortBases() {
