@@ -42,6 +42,18 @@ func TestHelpShowsNoSettingsOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// TestDatabaseCommandsShareVariablesOfAServer, some of which make sense only with others that the server has.
+func TestDatabaseCommandsShareVariablesOfAServer(t *testing.T) {
+	for _, variable := range []string{"SQLBRAIN_CLIENT_CRL_FILE=c", "SQLBRAIN_LISTEN_PEER_URLS=https://0.0.0.0:2380"} {
+		environ := []string{variable}
+		a := executeEnv(t, environ, "migrate", "up", "--datastore", sqliteURL(t))
+		require.Zero(t, a.code, a.stderr)
+		for _, command := range []string{"serve", "kine", "health", "ctl get k"} {
+			executeEnv(t, environ, strings.Fields(command)...).requireRefused(t, "needed as well")
+		}
+	}
+}
+
 func TestMigrate(t *testing.T) {
 	onEngines(t, "ALL PRIVILEGES", func(t *testing.T, datastore string) {
 		db := []string{"--datastore", datastore}

@@ -63,7 +63,10 @@ what was written since.`,
 			if notes, err = flags.Apply(p.settings); err != nil {
 				return err
 			}
-			return p.settings.Load(p.environ)
+			if err := p.settings.Load(p.environ); err != nil {
+				return err
+			}
+			return p.settings.CheckListeners()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keepWrites && !revert {

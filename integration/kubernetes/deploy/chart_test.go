@@ -269,6 +269,14 @@ func TestChartAddsToPods(t *testing.T) {
 		file := m.environmentOf(t, pod)[variable("client-crl-file")]
 		assert.Equal(t, "sqlbrain-crl", volumesOf(t, pod)[path.Dir(file)].Secret.SecretName, who)
 	}
+	database := t.TempDir()
+	run := func(pod *corev1.PodSpec, args ...string) string {
+		out, _ := sqlbrain(t, m.environmentOf(t, pod), database, args...).CombinedOutput()
+		return string(out)
+	}
+	assert.Contains(t, run(migration, migration.Containers[0].Args...), "schema version")
+	assert.Contains(t, run(&m.backup.Spec.JobTemplate.Spec.Template.Spec, "backup", "--to", database+"/backup"),
+		"no server has served it")
 	assert.Equal(t, "storage", m.set.Spec.Template.Labels["team"])
 	assert.Equal(t, "storage", m.job.Spec.Template.Labels["team"], "Azure's identities need a label")
 

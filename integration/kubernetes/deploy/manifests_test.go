@@ -253,15 +253,21 @@ func TestMigrationRuns(t *testing.T) {
 	for _, variant := range variants {
 		m := read(t, variant)
 		pod := &m.job.Spec.Template.Spec
-		migrate := exec.Command(harness.Sqlbrain(t), pod.Containers[0].Args...)
-		for name, value := range m.environmentOf(t, pod) {
-			migrate.Env = append(migrate.Env, name+"="+value)
-		}
-		migrate.Env = append(migrate.Env, variable("datastore")+"=sqlite://"+filepath.Join(t.TempDir(), "db"),
-			variable("datastore-password-file")+"=")
-		out, err := migrate.CombinedOutput()
+		out, err := sqlbrain(t, m.environmentOf(t, pod), t.TempDir(), pod.Containers[0].Args...).CombinedOutput()
 		assert.NoError(t, err, "%s: %s", variant, out)
 	}
+}
+
+// sqlbrain returns a command with a pod's variables, on an SQLite file in the directory.
+func sqlbrain(t *testing.T, environment map[string]string, directory string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(harness.Sqlbrain(t), args...)
+	for name, value := range environment {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Env = append(cmd.Env, variable("datastore")+"=sqlite://"+filepath.Join(directory, "db"),
+		variable("datastore-password-file")+"=")
+	return cmd
 }
 
 // selects reports whether a selector that is there selects the labels.

@@ -32,7 +32,10 @@ func load(args, environ []string) (*config.Settings, error) {
 	if err := fs.Parse(args); err != nil {
 		return s, config.FlagError(fs, err)
 	}
-	return s, s.Load(environ)
+	if err := s.Load(environ); err != nil {
+		return s, err
+	}
+	return s, s.CheckListeners()
 }
 
 func TestDefaultsAreValid(t *testing.T) {

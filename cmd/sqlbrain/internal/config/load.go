@@ -17,7 +17,7 @@ import (
 
 // Load completes the settings, after the command line was parsed, from the
 // environment (KEY=value pairs, as os.Environ returns) and the file, and checks
-// them all.
+// them, see CheckListeners for the rest.
 func (s *Settings) Load(environ []string) error {
 	env, err := s.environment(environ)
 	if err != nil {
