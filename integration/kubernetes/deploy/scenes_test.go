@@ -101,6 +101,8 @@ var scenes = map[string][]scene{
 			a("etcd_server_has_leader", "", "1x12"), a("etcd_server_is_leader", "", "1x4 0x8"),
 			b("etcd_server_has_leader", "", "1x12"), b("etcd_server_is_leader", "", "0x12"),
 		}, job},
+		{"all are down", []string{a("etcd_server_has_leader", "", "1x4 stale"), a("up", "", "1x4 0x8"),
+			a("etcd_server_is_leader", "", "1x4 stale"), b("up", "", "0x12")}, job},
 		{"all stopped", []string{a("etcd_server_has_leader", "", "0x12"), a("etcd_server_is_leader", "", "0x12")}, job},
 		{"the leader changes", []string{
 			a("etcd_server_has_leader", "", "1x12"), a("etcd_server_is_leader", "", "1x4 0x8"),
