@@ -230,8 +230,8 @@ func TestChartWithEverything(t *testing.T) {
 	assert.Equal(t, "TLS1.3", environment[variable("tls-min-version")])
 	assert.Equal(t, "jwt,pub-key=/run/secrets/jwt/jwt.pub,priv-key=/run/secrets/jwt/jwt.key,sign-method=RS256,ttl=5m",
 		environment[variable("auth-token")])
-	assert.Equal(t, []int{53, 2380, 3307, 4317, 9000}, reachedPorts(t, m, m.set.Spec.Template.Labels))
-	assert.Equal(t, []int{53, 3307, 4317}, reachedPorts(t, m, m.job.Spec.Template.Labels))
+	assert.Equal(t, []int{53, 2380, 3306, 3307, 4317, 9000}, reachedPorts(t, m, m.set.Spec.Template.Labels))
+	assert.Equal(t, []int{53, 3306, 3307, 4317}, reachedPorts(t, m, m.job.Spec.Template.Labels))
 	assert.NotContains(t, r.Notes, "WARNING")
 	_, unprotected := readChart(t, clusterValues)
 	assert.Contains(t, unprotected.Notes, "WARNING: clients are served in plain text")
@@ -412,7 +412,7 @@ func TestChartBackups(t *testing.T) {
 	assert.Equal(t, []string{"backup", "--to", "/backups/$(JOB).db"}, job.Spec.Containers[0].Args)
 	assert.Equal(t, "backups", volumesOf(t, &job.Spec)["/backups"].PersistentVolumeClaim.ClaimName)
 	assert.Empty(t, job.Spec.InitContainers)
-	assert.Equal(t, []int{53, 3307, 4317}, reachedPorts(t, m, job.Labels))
+	assert.Equal(t, []int{53, 3306, 3307, 4317}, reachedPorts(t, m, job.Labels))
 	for _, from := range []map[string]string{job.Labels, m.set.Spec.Template.Labels} {
 		assert.Empty(t, openPorts(t, m, job.Labels, from))
 	}

@@ -66,18 +66,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ ternary "https" "http" (ne .Values.tls.secretName "") }}
 {{- end }}
 
-{{- /* The port of the database: the last host's in the URL, unless it is set. */ -}}
-{{- define "sqlbrain.databasePort" -}}
-{{- if .Values.networkPolicy.database.port -}}
-{{ .Values.networkPolicy.database.port }}
-{{- else -}}
-{{- $found := regexFind ":[0-9]+/" .Values.datastore.url -}}
-{{- if $found -}}
-{{ trimAll ":/" $found }}
-{{- else -}}
-{{ ternary 4000 3306 (hasPrefix "tidb://" .Values.datastore.url) }}
+{{- /* The ports of the database: those of the hosts in the URL, unless one is set. */ -}}
+{{- define "sqlbrain.databasePorts" -}}
+{{- $standard := ternary 4000 3306 (hasPrefix "tidb://" .Values.datastore.url) -}}
+{{- $ports := list -}}
+{{- range regexFind "@[^/]+" .Values.datastore.url | splitList "," -}}
+{{- $port := regexFind ":[0-9]+$" . | trimPrefix ":" | default $standard -}}
+{{- $ports = append $ports (dict "port" ($.Values.networkPolicy.database.port | default $port | int) "protocol" "TCP") -}}
 {{- end -}}
-{{- end -}}
+{{ $ports | uniq | toJson }}
 {{- end }}
 
 {{- /* Variables that say how the database is reached: for the migration, which runs before the file of settings exists. */ -}}
@@ -173,7 +170,7 @@ capabilities: {drop: [ALL]}
 {{- /* Names and the database: what each pod may reach on a database. */ -}}
 {{- define "sqlbrain.databaseEgress" -}}
 {{ include "sqlbrain.nameEgress" . }}
-- ports: [{port: {{ include "sqlbrain.databasePort" . }}, protocol: TCP}]
+- ports: {{ include "sqlbrain.databasePorts" . }}
   {{- with .Values.networkPolicy.database.to }}
   to:
     {{- toYaml . | nindent 4 }}
