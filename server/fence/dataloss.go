@@ -136,8 +136,8 @@ type LossRecorder struct {
 
 // NewLossRecorder returns a recorder that writes what seen knows, in the name of member.
 // It writes nothing before Run. compare compares the revisions that the process has shown with those
-// of the table, when the fence row shows no loss. Errors: ErrDataLost, after Seen.ObserveLoss, if they
-// differ; ErrUnproven; the database's.
+// of the table, when the fence row shows no loss. Errors: ErrDataLost, after Seen.ObserveLoss if they
+// differ, without if the table ends before them; ErrUnproven; the database's.
 func NewLossRecorder(store sqlstore.Store, log *slog.Logger, seen *Seen, member uint64,
 	compare func(context.Context) error) *LossRecorder {
 	return &LossRecorder{store: store, log: log, seen: seen, member: member, compare: compare,
@@ -304,7 +304,7 @@ func (r *LossRecorder) prove(ctx context.Context, seen coder.FenceToken, timeout
 	switch err := r.compare(ctx); {
 	case err == nil:
 		return next, errRefuted, nil
-	case errors.Is(err, ErrDataLost): // what was seen is beyond the fence row now
+	case errors.Is(err, ErrDataLost) && r.seen.missing.Load(): // what was seen is beyond the fence row now
 		return r.prove(ctx, r.seen.Newest(), timeout, batch)
 	default:
 		return next, err, nil

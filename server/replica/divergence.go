@@ -196,7 +196,8 @@ func (d *Divergence) compare(ctx context.Context, log *history.Log) error {
 		inTable := fingerprints(events)
 		for len(prints) > 0 && prints[0].revision < next {
 			if !slices.Contains(inTable, prints[0]) {
-				return d.diverged(prints[0].revision)
+				missing := len(inTable) == 0 || inTable[len(inTable)-1].revision < prints[0].revision
+				return d.diverged(prints[0].revision, missing)
 			}
 			prints = prints[1:]
 		}
@@ -205,13 +206,16 @@ func (d *Divergence) compare(ctx context.Context, log *history.Log) error {
 }
 
 // diverged makes the node stop serving, because the table has another commit at a revision that
-// was visible on it.
-func (d *Divergence) diverged(revision int64) error {
+// was visible on it. If the log ended before that revision, it is missing, which proves nothing yet: a replica of the
+// database that lags answers the same. If it is lost, the fence row is older as well.
+func (d *Divergence) diverged(revision int64, missing bool) error {
 	err := fmt.Errorf("revision %d in the table is not the one that was visible on this node", revision)
 	if d.seen.Term()-d.term.Load() >= fence.RecoveredTerms {
 		return d.stopServing(fmt.Errorf("%w: the database was recovered since; restart this server", err))
 	}
-	d.seen.ObserveLoss() // the fence row does not show the loss
+	if !missing {
+		d.seen.ObserveLoss() // the fence row does not show the loss
+	}
 	return d.stopServing(fmt.Errorf("%w: %w", fence.ErrDataLost, err))
 }
 

@@ -1,11 +1,17 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
@@ -168,6 +174,53 @@ func TestTermIsComparedUntilItSucceeds(t *testing.T) {
 	}
 	if err := r.idle.Divergence.Check(t.Context(), term, true); !errors.Is(err, mvcc.ErrNotServing) {
 		t.Errorf("a term that is to be compared anew: %v", err)
+	}
+}
+
+// laggingLog has no revisions from rev on for some reads, as a replica of the database that lags.
+type laggingLog struct {
+	sqlstore.Store
+	rev   int64
+	reads atomic.Int32
+}
+
+func (l *laggingLog) Iter(ctx context.Context, r sqlstore.Range) iter.Seq2[sqlstore.Row, error] {
+	lo, hi := coder.LogBounds(l.rev, math.MaxInt64)
+	if bytes.Equal(r.End, hi) && l.reads.Add(-1) >= 0 {
+		r.End = lo
+	}
+	return l.Store.Iter(ctx, r)
+}
+
+// A log that ends before a revision that was visible stops only the member that read it. The loss is recorded if it is
+// one, also if other members have written as much again and the member's second read lags, too.
+func TestLogThatLagsProvesNoLoss(t *testing.T) {
+	for name, lost := range map[string]bool{"nothing is lost": false, "the revision was replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			r := replacedTable{store: newStore(t)}
+			lag := &laggingLog{Store: r.store}
+			former, follower := r.join(t, r.store, "former"), r.join(t, lag, "follower")
+			resign, resigned := r.lead(t, former)
+			mustTxn(t, former, put("k", "kept"))
+			old := backup(t, r.store)
+			mustTxn(t, former, put("k", "visible"))
+			mustCatchUp(t, follower)
+			resign()
+			<-resigned
+			want := fence.LossRefuted
+			if lost {
+				old.restore(t, r.store)
+				want = fence.LossWritten
+			}
+			continueWith(t, "next")(&r)
+			lag.rev = follower.Revision()
+			lag.reads.Store(2)
+			err := follower.Divergence.Check(t.Context(), r.next.Status().Term, true)
+			require.ErrorIs(t, err, fence.ErrDataLost)
+			eventually.True(t, "the record", func() bool { return follower.Losses.Fate() > fence.LossPending })
+			require.Equal(t, want, follower.Losses.Fate())
+			require.Equal(t, lost, errors.Is(fence.CheckDataLoss(t.Context(), r.store), fence.ErrDataLost))
+		})
 	}
 }
 
