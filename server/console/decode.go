@@ -92,7 +92,7 @@ func (v viewer) plain(out *view, value []byte) (hidden bool) {
 	if documents, ok := decodeYAML(value); ok && len(documents) == 1 {
 		if fields, ok := documents[0].(map[string]any); ok {
 			raw, err := json.Marshal(fields)
-			return v.object(out, fields, unfit(raw)) || err != nil
+			return v.object(out, fields, unfit(raw, true)) || err != nil
 		}
 	}
 	return true
@@ -101,12 +101,11 @@ func (v viewer) plain(out *view, value []byte) (hidden bool) {
 // json views JSON, and reports whether parts of it are hidden.
 func (v viewer) json(out *view, value []byte, decoded any) (hidden bool) {
 	out.Kind = kindJSON
-	why := unfit(value)
 	if fields, ok := decoded.(map[string]any); ok && isObject(fields) {
-		return v.object(out, fields, why)
+		return v.object(out, fields, unfit(value, true))
 	}
 	concealed, hidden := v.conceal(decoded, 0)
-	if why != "" {
+	if why := unfit(value, false); why != "" {
 		out.addNote(why)
 		return hidden
 	}

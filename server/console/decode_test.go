@@ -255,7 +255,20 @@ func TestIndentingIsBounded(t *testing.T) {
 	require.Empty(t, v.Readable)
 	require.Contains(t, v.Note, "too long to be indented")
 	require.Equal(t, long, v.Text)
-	require.Empty(t, unfit([]byte(`{"a":"`+strings.Repeat("[", 200)+`\"["}`)), "brackets in a string are no nesting")
+	require.Empty(t, unfit([]byte(`{"a":"`+strings.Repeat("[", 200)+`\"["}`), true), "brackets in a string are no nesting")
+
+	many := strings.Repeat(`{"":0},`, yamlValues/2) + "1"
+	v = testViewer.view([]byte(`{"apiVersion":"v1","kind":"Thing","a":[` + many + "]}"))
+	require.Empty(t, v.Readable)
+	require.Contains(t, v.Note, "too many values to be shown as YAML")
+	require.NotEmpty(t, testViewer.view([]byte("["+many+"]")).Readable, "JSON takes less memory")
+	for _, items := range []string{
+		"x: [" + strings.Repeat("{a},", yamlValues) + "]", "x:\n" + strings.Repeat("- a\n", yamlValues),
+	} {
+		_, ok := decodeYAML([]byte("kind: Secret\n" + items))
+		require.False(t, ok)
+		require.True(t, testViewer.view([]byte("kind: Secret\n"+items)).Hidden)
+	}
 }
 
 func TestFingerprintsDifferByValueAndProcess(t *testing.T) {

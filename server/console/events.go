@@ -136,7 +136,7 @@ func (h *Handler) event(r *http.Request, e *mvccpb.Event) eventBody {
 	if deleted {
 		return out
 	}
-	v := h.viewer(r, kv.Key).view(kv.Value)
+	v := h.viewer(r, kv.Key).brief(kv.Value)
 	out.Bytes, out.Kind, out.Text = v.Bytes, kindOf(kv.Value), cutAt(v.text(), eventBytes)
 	return out
 }

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,4 +63,14 @@ func TestWatchGoesOnWithoutTimes(t *testing.T) {
 	require.Len(t, got, 4)
 	require.EqualValues(t, 7, got[2].Revision)
 	require.Equal(t, "EOF", got[3].Error)
+}
+
+func TestLongValuesOfEventsAreNotMadeReadable(t *testing.T) {
+	h := testHandler(func(*Config) {})
+	value := []byte(`{"a":"` + strings.Repeat("x", diffBytes) + `"}`)
+	e := h.event(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil),
+		&mvccpb.Event{Kv: &mvccpb.KeyValue{Value: value}})
+	require.Equal(t, len(value), e.Bytes)
+	require.Equal(t, kindJSON, e.Kind)
+	require.Empty(t, e.Text)
 }

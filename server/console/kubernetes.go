@@ -45,7 +45,7 @@ func (v viewer) protobuf(out *view, value []byte) (hidden bool) {
 	}
 	switch {
 	case err == nil:
-		return v.object(out, object.Fields, unfit(raw))
+		return v.object(out, object.Fields, unfit(raw, true))
 	case errors.Is(err, kubernetes.ErrUnknownKind):
 		out.addNote("a type that sqlbrain does not know: shown by the numbers of its fields")
 		if !hidden {

@@ -118,10 +118,11 @@ func decodeJSON(value []byte) (decoded any, ok bool) {
 // documentMark separates the documents of YAML.
 var documentMark = regexp.MustCompile(`(?m)^---(\s|$)`)
 
-// decodeYAML decodes objects and arrays. It does not follow aliases: kube-apiserver writes
+// decodeYAML decodes objects and arrays that have few values. It does not follow aliases: kube-apiserver writes
 // none, and a small text of them can become a large value.
 func decodeYAML(value []byte) (documents []any, ok bool) {
-	if len(value) > textBytes || bytes.ContainsRune(value, '&') && bytes.ContainsRune(value, '*') {
+	if len(value) > textBytes || bytes.ContainsRune(value, '&') && bytes.ContainsRune(value, '*') ||
+		bytes.Count(value, []byte(","))+bytes.Count(value, []byte("\n")) > yamlValues {
 		return nil, false
 	}
 	for _, text := range documentMark.Split(string(value), -1) {

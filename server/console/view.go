@@ -16,6 +16,8 @@ const (
 	// below it longer. indentedBytes bounds what comes of it.
 	maxDepth      = 100
 	indentedBytes = 8 << 20
+	// yamlValues bounds the values of YAML, each of which takes up to 1 KiB of memory.
+	yamlValues = 100_000
 )
 
 // The kinds of values.
@@ -84,9 +86,9 @@ func printable(value []byte) bool {
 	}) < 0
 }
 
-// unfit returns why valid JSON is not shown on many lines: "" if it is.
-func unfit(value []byte) string {
-	deepest, depth, length := 0, 0, len(value)
+// unfit returns why valid JSON is not shown on many lines, or asYAML: "" if it is.
+func unfit(value []byte, asYAML bool) string {
+	deepest, depth, length, values := 0, 0, len(value), 0
 	quoted := false
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; {
@@ -97,9 +99,11 @@ func unfit(value []byte) string {
 		case quoted:
 		case c == '{', c == '[':
 			depth++
+			values++
 			deepest = max(deepest, depth)
 			length += 2 * depth
 		case c == ',':
+			values++
 			length += 2 * depth
 		case c == '}', c == ']':
 			depth--
@@ -111,6 +115,8 @@ func unfit(value []byte) string {
 		return "nested too deeply to be indented"
 	case length > indentedBytes:
 		return "too long to be indented"
+	case asYAML && values > yamlValues:
+		return "too many values to be shown as YAML"
 	}
 	return ""
 }

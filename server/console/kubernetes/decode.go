@@ -18,9 +18,9 @@ const Prefix = "k8s\x00"
 const (
 	// maxDepth bounds how deep messages may be nested. The deepest type of Kubernetes has about 15 levels.
 	maxDepth = 50
-	// maxValues bounds the values of an object, because a few bytes of a message can take a hundred times
-	// as much memory when they are decoded.
-	maxValues = 500_000
+	// maxValues bounds the values of an object: each takes up to 1 KiB of memory until it is YAML, and two bytes of a
+	// message can be a dozen of them.
+	maxValues = 100_000
 )
 
 var (
@@ -59,7 +59,7 @@ func Decode(value []byte) (*Object, error) {
 	if !ok {
 		return o, ErrUnknownKind
 	}
-	content, err := unmarshal(m, o.Raw)
+	content, err := s.unmarshal(m, o.Raw)
 	if err != nil {
 		return o, err
 	}
@@ -86,7 +86,7 @@ func TypeOf(value []byte) (apiVersion, kind string) {
 
 // open decodes the envelope.
 func (s *schema) open(value []byte) (*Object, error) {
-	envelope, err := unmarshal(s.envelope, bytes.TrimPrefix(value, []byte(Prefix)))
+	envelope, err := s.unmarshal(s.envelope, bytes.TrimPrefix(value, []byte(Prefix)))
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +103,9 @@ func (s *schema) object(envelope protoreflect.Message) *Object {
 	}
 }
 
-func unmarshal(m *message, raw []byte) (protoreflect.Message, error) {
+func (s *schema) unmarshal(m *message, raw []byte) (protoreflect.Message, error) {
 	left := maxValues
-	if err := check(m.desc, raw, 0, &left); err != nil {
+	if err := s.check(m.desc, raw, 0, &left); err != nil {
 		return nil, err
 	}
 	out := dynamicpb.NewMessage(m.desc)
@@ -115,10 +115,11 @@ func unmarshal(m *message, raw []byte) (protoreflect.Message, error) {
 // check returns an error if raw is nested too deeply, has more values than *left, from which it deducts them,
 // or has a known field in an encoding that is not the field's. It ignores unknown fields, as the types of
 // Kubernetes do: a later version may have added them.
-func check(desc protoreflect.MessageDescriptor, raw []byte, depth int, left *int) error {
+func (s *schema) check(desc protoreflect.MessageDescriptor, raw []byte, depth int, left *int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: nested too deeply", ErrNoJSON)
 	}
+	*left -= s.empty[desc.FullName()]
 	for len(raw) > 0 {
 		number, encoding, n := protowire.ConsumeTag(raw)
 		if n < 0 {
@@ -131,8 +132,8 @@ func check(desc protoreflect.MessageDescriptor, raw []byte, depth int, left *int
 		}
 		value := raw[:n]
 		raw = raw[n:]
-		if *left--; *left < 0 {
-			return fmt.Errorf("%w: more than %d values", ErrNoJSON, maxValues)
+		if !desc.IsMapEntry() {
+			*left--
 		}
 		f := desc.Fields().ByNumber(number)
 		if f == nil {
@@ -148,10 +149,13 @@ func check(desc protoreflect.MessageDescriptor, raw []byte, depth int, left *int
 		}
 		if f.Message() != nil {
 			inner, _ := protowire.ConsumeBytes(value)
-			if err := check(f.Message(), inner, depth+1, left); err != nil {
+			if err := s.check(f.Message(), inner, depth+1, left); err != nil {
 				return err
 			}
 		}
+	}
+	if *left < 0 {
+		return fmt.Errorf("%w: more than %d values", ErrNoJSON, maxValues)
 	}
 	return nil
 }

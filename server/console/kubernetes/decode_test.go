@@ -86,15 +86,21 @@ func TestDecodeWithoutEnvelope(t *testing.T) {
 }
 
 func TestDecodingIsBounded(t *testing.T) {
-	items := bytes.Repeat(part(2, ""), maxValues)
-	_, err := Decode(stored("v1", "PodList", items))
+	s, err := load()
 	require.NoError(t, err)
-	_, err = Decode(stored("v1", "PodList", append(items, part(2, "")...)))
+	of := func(version, kind string) int { return s.empty[s.kinds[typeName{version, kind}].desc.FullName()] }
+	each := 1 + of("batch/v1", "CronJob")
+	require.Greater(t, each, 10, "an empty one has fields, in objects that are in it")
+	items := bytes.Repeat(part(2, ""), (maxValues-of("batch/v1", "CronJobList"))/each)
+	_, err = Decode(stored("batch/v1", "CronJobList", items))
+	require.NoError(t, err)
+	_, err = Decode(stored("batch/v1", "CronJobList", append(items, part(2, "")...)))
+	require.ErrorIs(t, err, ErrNoJSON)
+	groups := part(2, part(14, part(4, bytes.Repeat([]byte{1}, maxValues)))) // packed, of a Pod
+	_, err = Decode(stored("v1", "Pod", groups))
 	require.ErrorIs(t, err, ErrNoJSON)
 
 	// A composite pod group of a Workload holds others.
-	s, err := load()
-	require.NoError(t, err)
 	m, path := recursive(s)
 	require.NotNil(t, m, "a message that holds itself")
 	for _, depth := range []int{maxDepth / len(path), maxDepth/len(path) + 1} {
@@ -104,9 +110,28 @@ func TestDecodingIsBounded(t *testing.T) {
 				raw = part(path[i], raw)
 			}
 		}
-		_, err := unmarshal(m, raw)
+		_, err := s.unmarshal(m, raw)
 		require.Equal(t, depth*len(path) > maxDepth, errors.Is(err, ErrNoJSON), "%d: %v", depth, err)
 	}
+}
+
+func TestValuesOfEmptyMessagesAreCounted(t *testing.T) {
+	s, err := load()
+	require.NoError(t, err)
+	for name, m := range s.kinds {
+		o, err := Decode(stored(name.version, name.kind, nil))
+		require.NoError(t, err)
+		require.Equal(t, valuesIn(o.Fields)-3, s.empty[m.desc.FullName()], "%s: without itself and its type", name)
+	}
+}
+
+func valuesIn(x any) int {
+	n := 1
+	fields, _ := x.(map[string]any)
+	for _, part := range fields {
+		n += valuesIn(part)
+	}
+	return n
 }
 
 // recursive returns a message that holds itself, and the fields that lead there.

@@ -27,7 +27,7 @@ func Encode(value []byte, fields map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	envelope, err := unmarshal(s.envelope, value[min(len(Prefix), len(value)):])
+	envelope, err := s.unmarshal(s.envelope, value[min(len(Prefix), len(value)):])
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func Encode(value []byte, fields map[string]any) ([]byte, error) {
 	case fields["apiVersion"] != o.APIVersion || fields["kind"] != o.Kind:
 		return nil, fmt.Errorf("the type must stay %s %s", o.APIVersion, o.Kind)
 	}
-	old, err := unmarshal(m, o.Raw)
+	old, err := s.unmarshal(m, o.Raw)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,8 @@ type schema struct {
 	kinds    map[typeName]*message
 	envelope *message
 	messages map[protoreflect.FullName]*message
+	// empty is how many values an empty message is in JSON, without itself.
+	empty map[protoreflect.FullName]int
 }
 
 type message struct {
@@ -91,13 +93,17 @@ var load = sync.OnceValues(func() (*schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded descriptor set: %w", err)
 	}
-	s := &schema{kinds: map[typeName]*message{}, messages: map[protoreflect.FullName]*message{}}
+	s := &schema{kinds: map[typeName]*message{}, messages: map[protoreflect.FullName]*message{},
+		empty: map[protoreflect.FullName]int{}}
 	files.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Messages().Len() {
 			s.message(file.Messages().Get(i))
 		}
 		return true
 	})
+	for name, m := range s.messages {
+		s.empty[name] = m.empty()
+	}
 	if s.envelope = s.messages[envelopeName]; s.envelope == nil {
 		return nil, fmt.Errorf("embedded descriptor set: no %s", envelopeName)
 	}
@@ -148,6 +154,23 @@ func options(desc protoreflect.Descriptor, option protowire.Number) (values [][]
 		}
 		if number == option {
 			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// empty returns how many values addTo adds for an empty message.
+func (m *message) empty() (values int) {
+	if _, special := Special[m.desc.FullName()]; special {
+		return 0
+	}
+	for _, f := range m.fields {
+		inline := f.rule&Inline != 0
+		if !inline && f.rule&Always != 0 {
+			values++
+		}
+		if (inline || f.rule&Always != 0) && f.message != nil && !f.nilable() {
+			values += f.message.empty()
 		}
 	}
 	return values
