@@ -121,6 +121,9 @@ func edited(stored []byte, text string) ([]byte, error) {
 	if bytes.HasPrefix(stored, protobufPrefix) {
 		return kubernetes.Encode(stored, fields)
 	}
+	if err := kubernetes.LosslessJSON(stored); err != nil {
+		return nil, err
+	}
 	return json.Marshal(fields)
 }
 

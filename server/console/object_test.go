@@ -13,7 +13,8 @@ func TestObjectsAreEditedAsYAML(t *testing.T) {
 	b, c := open(t, writing)
 	lease, err := c.Grant(t.Context(), 100)
 	require.NoError(t, err)
-	const stored = `{"apiVersion":"example.org/v1","kind":"Thing","metadata":{"managedFields":[{"manager":"m"}],"name":"one"},"spec":{"big":9007199254740993,"size":3}}`
+	const stored = `{"apiVersion":"example.org/v1","kind":"Thing","metadata":{"managedFields":[{"manager":"m"}],` +
+		`"name":"one"},"spec":{"big":9007199254740993,"size":3,"text":"�"}}`
 	_, err = c.Put(t.Context(), "thing", stored, clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	// v1 ConfigMap, with the name c and the data a: b.
@@ -74,11 +75,18 @@ func TestObjectsAreEditedAsYAML(t *testing.T) {
 
 func TestObjectsThatWouldLoseSomethingAreNotEdited(t *testing.T) {
 	b, c := open(t, writing)
+	const thing = `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"c"},`
+	const configMap = "k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x0d\x0a\x03\x0a\x01c\x12\x06\x0a\x01"
 	for stored, want := range map[string]string{
 		"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x09\x0a\x03\x0a\x01c\xfa\x06\x01x": "has fields that sqlbrain " +
 			"does not know",
 		`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"c"},"n":1.0}`: "values that YAML has no exact " +
 			"form for",
+		configMap + "a\x12\x01\xff": "not Unicode",
+		configMap + "\xff\x12\x01a": "not Unicode",
+		"k8s\x00\x0a\x0a\x0a\x02v1\x12\x04List\x12\x11\x12\x0f\x0a\x0d" + `{"a":1,"a":2}`: "has the field a twice",
+		thing + `"a":"\ud800 �"}`:      "not Unicode",
+		thing + `"b":[{"a":1,"a":2}]}`: "has the field a twice",
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"c"},"data":{"a":"Yg=="}}`: "cannot be edited as YAML",
 		"k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret\x12\x0e\x12\x0c\x0a\x03pwd\x12\x05hello": "cannot be edited as YAML",
 		"apiVersion: v1": "cannot be edited as YAML",

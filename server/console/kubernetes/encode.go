@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,14 +12,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// ErrUnknownFields: an object has fields that the schema does not know, which a new encoding would lose.
-var ErrUnknownFields = errors.New("the object has fields that sqlbrain does not know, and that would be lost")
+var (
+	// ErrUnknownFields: an object has fields that the schema does not know, which a new encoding would lose.
+	ErrUnknownFields = errors.New("the object has fields that sqlbrain does not know, and that would be lost")
+	errNotUnicode    = errors.New("the object has text that is not Unicode, and that would be changed")
+)
 
 // Encode returns an object that begins with Prefix, with other fields, as encoding/json or YAML decodes them. Its type
 // must stay. Errors name the field: one that its kind does not have, or that has another type.
@@ -43,8 +48,8 @@ func Encode(value []byte, fields map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if hasUnknown(old) {
-		return nil, ErrUnknownFields
+	if err := lossless(old); err != nil {
+		return nil, err
 	}
 	content := dynamicpb.NewMessage(m.desc)
 	if err := m.fill(content, fields, "", "apiVersion", "kind"); err != nil {
@@ -59,29 +64,86 @@ func Encode(value []byte, fields map[string]any) ([]byte, error) {
 	return append([]byte(Prefix), out...), err
 }
 
-// hasUnknown reports whether a message, or one in it, has fields that its type does not know.
-func hasUnknown(m protoreflect.Message) bool {
+// lossless returns an error if a message, or one in it, has what a new encoding would lose or change.
+func lossless(m protoreflect.Message) (err error) {
 	if len(m.GetUnknown()) > 0 {
-		return true
+		return ErrUnknownFields
 	}
-	found := false
+	_, holdsJSON := Special[m.Descriptor().FullName()] // if it has bytes
+	check := func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+		switch {
+		case err != nil:
+		case f.Message() != nil:
+			err = lossless(v.Message())
+		case f.Kind() == protoreflect.StringKind && !utf8.ValidString(v.String()):
+			err = errNotUnicode
+		case f.Kind() == protoreflect.BytesKind && holdsJSON:
+			err = LosslessJSON(v.Bytes())
+		}
+	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
-		case f.IsMap() && f.MapValue().Message() != nil:
-			v.Map().Range(func(_ protoreflect.MapKey, item protoreflect.Value) bool {
-				found = found || hasUnknown(item.Message())
-				return !found
+		case f.IsMap():
+			v.Map().Range(func(key protoreflect.MapKey, item protoreflect.Value) bool {
+				check(f.MapKey(), key.Value())
+				check(f.MapValue(), item)
+				return err == nil
 			})
-		case f.IsList() && f.Message() != nil:
+		case f.IsList():
 			for i := range v.List().Len() {
-				found = found || hasUnknown(v.List().Get(i).Message())
+				check(f, v.List().Get(i))
 			}
-		case !f.IsMap() && !f.IsList() && f.Message() != nil:
-			found = hasUnknown(v.Message())
+		default:
+			check(f, v)
 		}
-		return !found
+		return err == nil
 	})
-	return found
+	return err
+}
+
+// LosslessJSON returns an error if JSON has what decoding loses or changes: a name twice, or text that is not Unicode.
+func LosslessJSON(raw []byte) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	replaced, err := losslessValue(d)
+	if err == nil && replaced != bytes.Count(raw, []byte("\ufffd")) {
+		err = errNotUnicode
+	}
+	return err
+}
+
+// losslessValue reads one value. It counts the replacement characters, which decoding puts in place of what is not
+// Unicode.
+func losslessValue(d *json.Decoder) (replaced int, err error) {
+	token, err := d.Token()
+	if text, ok := token.(string); ok {
+		return strings.Count(text, "\ufffd"), err
+	}
+	if _, ok := token.(json.Delim); !ok {
+		return 0, err
+	}
+	names := map[string]bool{}
+	for d.More() {
+		if token == json.Delim('{') {
+			token, err := d.Token()
+			if err != nil {
+				return 0, err
+			}
+			name := token.(string)
+			if names[name] {
+				return 0, fmt.Errorf("the object has the field %s twice", name)
+			}
+			names[name] = true
+			replaced += strings.Count(name, "\ufffd")
+		}
+		n, err := losslessValue(d)
+		if err != nil {
+			return 0, err
+		}
+		replaced += n
+	}
+	_, err = d.Token() // the end
+	return replaced, err
 }
 
 // names returns the fields that JSON has of a message, those of inlined messages included.
