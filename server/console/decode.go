@@ -41,8 +41,8 @@ func (v viewer) view(value []byte) *view {
 		return out
 	}
 	if out.Kind == kindText || out.Kind == kindJSON || out.Kind == kindKubernetes && printable(value) {
-		out.Text, out.Editable = string(value), len(value) <= textBytes
-		if !out.Editable {
+		out.Text, out.Editable = string(value), len(value) <= textBytes && sameLineEnds(value)
+		if len(value) > textBytes {
 			out.Text = cut(out.Text)
 			out.addNote("only the first 2 MiB are shown")
 		}
@@ -52,6 +52,12 @@ func (v viewer) view(value []byte) *view {
 		out.addNote("only the first 16 KiB are shown in hex")
 	}
 	return out
+}
+
+// sameLineEnds reports whether all lines end in \n, or all in \r\n: a page's text area does not keep others.
+func sameLineEnds(text []byte) bool {
+	cr, lf, both := bytes.Count(text, []byte("\r")), bytes.Count(text, []byte("\n")), bytes.Count(text, []byte("\r\n"))
+	return cr == 0 || cr == both && lf == both
 }
 
 // kindOf returns the kind of a value, or the type of an object of Kubernetes, without decoding all of it.

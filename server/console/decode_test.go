@@ -249,6 +249,17 @@ func TestValuesThatOnlyMentionSecretsAreShown(t *testing.T) {
 	}
 }
 
+func TestTextOfMixedLineEndsIsNotEdited(t *testing.T) {
+	for text, editable := range map[string]bool{
+		"a": true, "a\nb\n": true, "a\r\nb\r\n": true, "\r\n": true,
+		"a\r\nb\n": false, "\na\r\n": false, "a\rb": false, "a\r\nb\r": false, "a\r\r\nb": false,
+	} {
+		v := testViewer.view([]byte(text))
+		require.Equal(t, editable, v.Editable, "%q", text)
+		require.Equal(t, text, v.Text)
+	}
+}
+
 func TestIndentingIsBounded(t *testing.T) {
 	long := strings.Repeat("[", 90) + strings.Repeat("1,", 100<<10) + "1" + strings.Repeat("]", 90)
 	v := testViewer.view([]byte(long))

@@ -39,7 +39,7 @@ type view struct {
 	Readable string `json:"readable,omitempty"`
 	Text     string `json:"text,omitempty"`
 	Hex      string `json:"hex,omitempty"`
-	// Editable: Text is the whole value, and nothing of it is hidden.
+	// Editable: Text is the whole value, its lines end alike, and nothing of it is hidden.
 	Editable bool `json:"editable"`
 	// YAML: Readable is a whole object of Kubernetes as YAML, and nothing of it but managedFields is hidden.
 	YAML bool `json:"yaml"`

@@ -177,6 +177,18 @@ func TestAVersionIsRestored(t *testing.T) {
 	p.await(`document.querySelector("#value")?.innerText === "one"`)
 }
 
+func TestLineEndsAreKept(t *testing.T) {
+	n, c := start(t, "--console-write")
+	put(t, c, "key", []byte("one\r\ntwo\r\n"))
+	p := open(t, n.Endpoint())
+	p.visit("#/key/key")
+	p.click("Edit")
+	p.fill("Value", "one\nthree\n")
+	p.click("Save")
+	p.see("version 2")
+	require.Equal(t, "one\r\nthree\r\n", value(t, c, "key"))
+}
+
 func TestValueIsCopiedSavedWrappedAndHighlighted(t *testing.T) {
 	n, c := start(t)
 	fill(t, c)

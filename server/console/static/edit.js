@@ -74,9 +74,8 @@ const kubernetes = (got, name) => got.value.kind === "kubernetes" || startsWith(
 const bypassed = "Kubernetes' API server does not see this: admission, validation and finalizers are bypassed.";
 export const bypass = () => h("span", { class: "dim" }, bypassed);
 
-// lineEnds gives the text of a control, whose lines end with \n, the ends that the
-// value had.
-const lineEnds = (text, value) => (value.includes("\r\n") && !/[^\r]\n/.test(value) ? text.replaceAll("\n", "\r\n") : text);
+// lineEnds gives the text of a control, whose lines end with \n, the ends that all lines of the value had.
+const lineEnds = (text, value) => (value.includes("\r") ? text.replaceAll("\n", "\r\n") : text);
 
 // create is the page that makes a new key.
 export function create(main, param, signal, session) {
