@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -37,7 +38,7 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if bytes.Compare(after, key) > 0 {
 		key = after
 	}
-	s := &searcher{text: bytes.ToLower(text), searchBody: searchBody{Keys: []childBody{}, Next: key}}
+	s := &searcher{text: text, searchBody: searchBody{Keys: []childBody{}, Next: key}}
 	whole, err := h.eachKey(r, searchTime, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true},
 		func(kv *mvccpb.KeyValue) bool {
 			s.add(kv)
@@ -54,15 +55,35 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 type searcher struct {
 	searchBody
-	text []byte // in lower case
+	text []byte
 }
 
 func (s *searcher) add(kv *mvccpb.KeyValue) {
 	s.Scanned++
 	s.Next = coder.KeyAfter(kv.Key)
-	if !bytes.Contains(bytes.ToLower(kv.Key), s.text) {
+	if !contains(kv.Key, s.text) {
 		return
 	}
 	s.Keys = append(s.Keys, childBody{Name: kv.Key, ModRevision: kv.ModRevision, Version: kv.Version,
 		Lease: leaseName(kv.Lease)})
+}
+
+// contains reports whether a key has a text in it, in upper or lower case. bytes.ToLower makes all bytes that are not
+// UTF-8 the same.
+func contains(key, text []byte) bool {
+	lower := bytes.ToLower
+	if !utf8.Valid(key) || !utf8.Valid(text) {
+		lower = lowerASCII
+	}
+	return bytes.Contains(lower(key), lower(text))
+}
+
+func lowerASCII(b []byte) []byte {
+	b = bytes.Clone(b)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] += 'a' - 'A'
+		}
+	}
+	return b
 }
