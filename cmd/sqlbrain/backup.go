@@ -33,9 +33,10 @@ func (p *program) newBackupCommand() *cobra.Command {
 		Long: `Write a consistent backup of the database to a file, while servers serve it.
 
 The file has the format of etcdctl snapshot save, on every engine: sqlbrain restore and etcdutl
-snapshot restore read it. It holds one revision with its history, leases, users and roles. backup
-reads the database directly, in short queries: it needs no running server, and no lock or
-transaction of it lasts. For an SQLite file it runs on the same host as the server, as its user.
+snapshot restore read it. It holds one revision with its history, leases, users and roles, and is
+not encrypted. backup reads the database directly, in short queries: it needs no running server, and
+no lock or transaction of it lasts. For an SQLite file it runs on the same host as the server, as
+its user.
 
 With --continuous it first writes such a file into a directory or a bucket, and then the log of
 changes, until it is stopped: sqlbrain restore --from file:///DIRECTORY --at brings back any moment
@@ -62,7 +63,7 @@ Until then its directory holds temporary files, of up to twice the size of the b
 				return p.ship(cmd.Context(), to, output)
 			}
 			if f := cmd.Flags(); f.Changed("backup-keep") || f.Changed("backup-keep-bases") ||
-				len(p.settings.BackupRecipients) > 0 {
+				f.Changed("backup-recipient") {
 				return &usageError{errors.New("--backup-keep, --backup-keep-bases and --backup-recipient need --continuous")}
 			}
 			if namesPlace(to) {

@@ -52,6 +52,8 @@ func TestBackupIsRefused(t *testing.T) {
 	refused(datastore, "the file does not exist")
 	succeed(t, "migrate", "up", "--datastore", datastore)
 	refused(datastore, "the database is empty")
+	executeEnv(t, []string{"SQLBRAIN_BACKUP_RECIPIENT=age1x"}, "backup", "--to", file, "--datastore",
+		datastore).requireRefused(t, "the database is empty") // the variable is for a server's backup
 	requireOnly(t, directory)
 
 	sqliteExec(t, datastore, fmt.Sprintf("INSERT INTO object VALUES (x'%x', x'%x')", coder.JobKey(),
@@ -65,6 +67,9 @@ func TestBackupIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "older", string(kept))
 	execute(t, "backup", "--datastore", datastore).requireRefused(t, `required flag(s) "to" not set`)
+	for _, flag := range []string{"--backup-keep=1h", "--backup-keep-bases=2", "--backup-recipient=age1x"} {
+		execute(t, "backup", "--to", file, "--datastore", datastore, flag).requireRefused(t, "need --continuous")
+	}
 	execute(t, "backup", "--to", "file:///backups", "--datastore", datastore).requireRefused(t, "needs --continuous")
 	unserved := sqliteURL(t)
 	succeed(t, "migrate", "up", "--datastore", unserved)
