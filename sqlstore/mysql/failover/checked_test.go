@@ -21,8 +21,8 @@ import (
 // server is a server with one row, and the connections to it.
 type server struct {
 	answer []string                        // to the question which server it is
-	union  func(ctx context.Context) error // delays a point read
-	alone  func(ctx context.Context) error // delays the question alone
+	union  func(ctx context.Context) error // delays the answer to a point read
+	alone  func(ctx context.Context) error // delays the answer to the question alone
 	texts  []string
 }
 
@@ -51,21 +51,21 @@ func (c *serverConn) QueryContext(ctx context.Context, text string, _ []driver.N
 	case !strings.HasPrefix(text, "SELECT @@"):
 		rows := &someRows{{[]byte("key"), []byte("value")}}
 		if strings.Contains(text, "UNION ALL") {
+			*rows = slices.Insert(*rows, 0, []driver.Value{[]byte(""), []byte(strings.Join(c.server.answer, separator))})
 			if err := c.server.union(ctx); err != nil {
 				return nil, err
 			}
-			*rows = slices.Insert(*rows, 0, []driver.Value{[]byte(""), []byte(strings.Join(c.server.answer, separator))})
 		}
 		return rows, nil
 	case strings.Contains(text, "performance_schema"):
 		return nil, &mysql.MySQLError{Number: erTableAccessDenied}
 	}
-	if err := c.server.alone(ctx); err != nil {
-		return nil, err
-	}
 	var row []driver.Value
 	for _, v := range c.server.answer {
 		row = append(row, v)
+	}
+	if err := c.server.alone(ctx); err != nil {
+		return nil, err
 	}
 	return &someRows{row}, nil
 }
@@ -205,25 +205,63 @@ func TestACallerThatLeavesAPointReadGetsItsOwnError(t *testing.T) {
 	})
 }
 
+// pointRead makes a point read.
+func pointRead(c *conn) error {
+	ctx := sqldb.PointRead(context.Background())
+	if err := c.ResetSession(ctx); err != nil {
+		return err
+	}
+	rows, err := c.QueryContext(ctx, "SELECT", nil)
+	if err != nil {
+		return err
+	}
+	return rows.Close()
+}
+
+// TestALateAnswerIsNotTrusted: the server turns read-only while its answer is under way.
+func TestALateAnswerIsNotTrusted(t *testing.T) {
+	for _, name := range []string{"to a new connection", "to the question alone", "to a point read"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var late time.Duration
+				s := newServer()
+				s.union = func(context.Context) error {
+					if time.Sleep(late); late > 0 {
+						s.answer[0] = "1"
+					}
+					return nil
+				}
+				s.alone = s.union
+				if name == "to a new connection" {
+					late = primaryRecheck
+				}
+				c := connect(t, s)
+				if late == 0 {
+					late = primaryRecheck
+					time.Sleep(primaryRecheck)
+				}
+				if name == "to a point read" {
+					require.NoError(t, pointRead(c))
+				}
+				require.ErrorIs(t, c.ResetSession(t.Context()), driver.ErrBadConn)
+			})
+		})
+	}
+}
+
 // TestChecksOfASlowServerMayTakeLonger: a server that has too much to do gets less and less new
 // connections, until it is in time again.
 func TestChecksOfASlowServerMayTakeLonger(t *testing.T) {
 	for name, read := range map[string]func(*conn) error{
-		"alone": func(c *conn) error { return c.ResetSession(context.Background()) },
-		"with a point read": func(c *conn) error {
-			ctx := sqldb.PointRead(context.Background())
-			if err := c.ResetSession(ctx); err != nil {
-				return err
-			}
-			rows, err := c.QueryContext(ctx, "SELECT", nil)
-			if err != nil {
-				return err
-			}
-			return rows.Close()
-		},
+		"alone":             func(c *conn) error { return c.ResetSession(context.Background()) },
+		"with a point read": pointRead,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				answers := time.Duration(1)
+				if name == "alone" {
+					answers = 2 // a late one is not trusted
+				}
 				var slow time.Duration
 				s := newServer()
 				s.union = func(ctx context.Context) error {
@@ -260,10 +298,10 @@ func TestChecksOfASlowServerMayTakeLonger(t *testing.T) {
 				replace()
 				check(time.Hour, longestWait, false)
 				replace()
-				check(longestWait-1, longestWait-1, true)
+				check(longestWait-1, answers*(longestWait-1), true)
 				replace()
-				check(longestWait-1, longestWait-1, true)
-				check(primaryWait-1, primaryWait-1, true)
+				check(longestWait-1, answers*(longestWait-1), true)
+				check(primaryWait-1, answers*(primaryWait-1), true)
 				replace()
 				check(time.Hour, primaryWait, false)
 			})

@@ -43,8 +43,8 @@ func (c *connector) open(ctx context.Context, s *sqldb.Session) (*conn, error) {
 	p := c.primary
 	opened := &conn{Conn: base, primary: p, wait: time.Duration(p.wait.Load())}
 	if p.demanded.Load() || len(p.servers) > 1 && !p.equals {
-		opened.server, err = p.ask(ctx, base)
 		opened.asked = time.Now()
+		opened.server, err = p.ask(ctx, base)
 	}
 	if err == nil && p.demanded.Load() {
 		err = p.agree(ctx, base)
@@ -61,8 +61,8 @@ type conn struct {
 	*sqldb.Conn
 	primary *Primary
 	era     int64
-	server  string // it was dialled to, "" if it was not asked
-	asked   time.Time
+	server  string        // it was dialled to, "" if it was not asked
+	asked   time.Time     // the answer may have been long under way
 	wait    time.Duration // how long its check may take
 	due     bool          // the next query, which adds no round trip for it, has to ask the server
 }
@@ -80,7 +80,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	case c.trusted():
 	case sqldb.IsPointRead(ctx):
 		c.due = true
-	case !c.still(ctx):
+	case !c.still(ctx), !c.trusted() && !c.still(ctx): // once more if the answer was late
 		return driver.ErrBadConn
 	}
 	return nil
@@ -131,8 +131,8 @@ func (c *conn) answered(began time.Time, server string, err error) bool {
 		}
 		return false
 	}
-	c.asked = time.Now()
-	if c.asked.Sub(began) < primaryWait {
+	c.asked = began
+	if time.Since(began) < primaryWait {
 		c.primary.wait.Store(int64(primaryWait))
 	}
 	return c.primary.agrees(server)
