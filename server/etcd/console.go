@@ -53,6 +53,7 @@ func (c *ConsoleKeys) Children(ctx context.Context, q *read.ChildrenRequest) (*r
 	kr := q.KeyRange()
 	ctx = fromConsole(ctx)
 	permit, reading := c.guard.Range(kr.Key, kr.End)
+	q.Prefix, q.After = shorten(q.Prefix), shorten(q.After)
 	res, err := c.browser.Children(ctx, permit, q)
 	return res, c.answer(ctx, "console keys", kr.Key, kr.End, reading.Done(err))
 }

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"bytes"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -11,9 +13,22 @@ import (
 // Requests, from etcd's messages to the replica's. They have been checked, see
 // validate.go; enumerations have the same values on both sides.
 
+func keysOf(key, end []byte) mvcc.KeyRange {
+	return mvcc.KeyRange{Key: shorten(key), End: shorten(end)}
+}
+
+// shorten cuts a key that is longer than any in the table. All those sort before or after it as they did, so that a
+// request finds the same. The caches keep the keys of requests, and do not count their bytes.
+func shorten(key []byte) []byte {
+	if len(key) <= coder.MaxInternalKey {
+		return key
+	}
+	return bytes.Clone(key[:coder.MaxInternalKey])
+}
+
 func rangeRequest(r *pb.RangeRequest) *mvcc.RangeRequest {
 	return &mvcc.RangeRequest{
-		KeyRange:          mvcc.KeyRange{Key: r.Key, End: r.RangeEnd},
+		KeyRange:          keysOf(r.Key, r.RangeEnd),
 		Revision:          r.Revision,
 		Limit:             r.Limit,
 		SortOrder:         mvcc.SortOrder(r.SortOrder),
@@ -40,7 +55,7 @@ func putRequest(r *pb.PutRequest) *mvcc.PutRequest {
 
 func deleteRequest(r *pb.DeleteRangeRequest) *mvcc.DeleteRequest {
 	return &mvcc.DeleteRequest{
-		KeyRange: mvcc.KeyRange{Key: r.Key, End: r.RangeEnd},
+		KeyRange: keysOf(r.Key, r.RangeEnd),
 		PrevKV:   r.PrevKv,
 	}
 }
@@ -80,7 +95,7 @@ func ops(requests []*pb.RequestOp) []mvcc.Op {
 // counts as not given, that is 0 or empty, as in etcd.
 func compare(c *pb.Compare) mvcc.Compare {
 	out := mvcc.Compare{
-		KeyRange: mvcc.KeyRange{Key: c.Key, End: c.RangeEnd},
+		KeyRange: keysOf(c.Key, c.RangeEnd),
 		Target:   mvcc.CompareTarget(c.Target),
 		Result:   mvcc.CompareResult(c.Result),
 	}

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,6 +70,31 @@ func TestRequestsAreTranslated(t *testing.T) {
 		},
 	}
 	require.Empty(t, cmp.Diff(want, txnRequest(r)))
+}
+
+// A key that is cut divides the keys of the table as it did.
+func TestShortenedKeysNameTheSameKeys(t *testing.T) {
+	repeat := func(b byte, n int, then string) []byte { return append(bytes.Repeat([]byte{b}, n), then...) }
+	const longest = 3059
+	var stored, named [][]byte
+	for _, b := range []byte{'a', 0xff} {
+		stored = append(stored, []byte{b}, repeat(b, longest-1, ""), repeat(b, longest-1, "\x26"), repeat(b, longest, ""))
+		for _, n := range []int{1, longest, coder.MaxInternalKey, coder.MaxInternalKey + 1} {
+			named = append(named, repeat(b, n, ""), repeat(b, n, "\x00"), repeat(b, n, "b"))
+		}
+	}
+	for _, key := range stored {
+		require.NoError(t, coder.CheckKey(key))
+	}
+	for _, key := range named {
+		for _, end := range append(named, nil, []byte{0}) {
+			kr := keysOf(key, end)
+			require.LessOrEqual(t, max(len(kr.Key), len(kr.End)), coder.MaxInternalKey)
+			for _, s := range stored {
+				require.Equal(t, coder.Contains(key, end, s), coder.Contains(kr.Key, kr.End, s))
+			}
+		}
+	}
 }
 
 // What etcd does not know of a compare is turned into one that answers as etcd does,
