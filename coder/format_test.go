@@ -128,6 +128,16 @@ func TestKindsOfChanges(t *testing.T) {
 	}
 }
 
+// The record may be kept, and a log row has up to MaxLogRow.
+func TestDeletionDoesNotKeepTheLogRow(t *testing.T) {
+	row := EncodeLog(someTime, []Change{{Revision: 2, Key: []byte("k"), Tombstone: true}})[0]
+	changes, err := DecodeLog(row)
+	require.NoError(t, err)
+	deletion := changes[0].Deletion()
+	clear(row)
+	require.Equal(t, "k", string(deletion.Key))
+}
+
 // someTime is when a commit was made.
 var someTime = time.UnixMilli(1_750_000_000_000)
 

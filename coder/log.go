@@ -22,9 +22,9 @@ type Change struct {
 	Tombstone     bool
 }
 
-// Deletion returns the record of a change that is a tombstone.
+// Deletion returns the record of a change that is a tombstone. It does not keep the log row.
 func (c *Change) Deletion() *Record {
-	return &Record{Key: c.Key, ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
+	return &Record{Key: bytes.Clone(c.Key), ModRevision: c.Revision, Sub: c.Sub, Tombstone: true}
 }
 
 // MaxLogRow is the size in bytes above which a commit's log is split into more

@@ -248,6 +248,7 @@ func (g *garbage) add(c coder.Change, rev int64) {
 		g.rows = append(g.rows, coder.EncodeVersionKey(c.Key, prev))
 	}
 	if c.Tombstone && c.Revision < rev {
+		c.Key = bytes.Clone(c.Key) // it must not keep the log row
 		g.tombstones = append(g.tombstones, c)
 	}
 }

@@ -30,7 +30,7 @@ type table struct {
 }
 
 func newTable(t *testing.T) *table {
-	s := &table{Store: memstore.New(), t: t, index: make(map[string]coder.Index)}
+	s := &table{Store: storetest.OverwriteRows(memstore.New()), t: t, index: make(map[string]coder.Index)}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

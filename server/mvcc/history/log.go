@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -88,6 +89,7 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64,
 				return matched, to + 1, nil
 			}
 			if c.Revision >= from && coder.Contains(key, end, c.Key) {
+				c.Key = bytes.Clone(c.Key) // a watcher that lags keeps it, and not the row
 				matched = append(matched, c)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/storetest"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -166,6 +167,16 @@ func TestValuesAreBoundedWhereverRevisionsBegin(t *testing.T) {
 			t.Errorf("the last event is of %s at revision %d, the next revision is %d", last.Record.Key,
 				last.Record.ModRevision, next)
 		}
+	}
+}
+
+// A log row may have a megabyte, and a watcher that lags keeps thousands of events.
+func TestEventsDoNotKeepTheLogRows(t *testing.T) {
+	s := storetest.OverwriteRows(newTable(t, []string{"a", "b"}, []string{"-a", "b"}))
+	all := []byte{0}
+	events, _, err := New(s, markAt(-1)).Changes(t.Context(), all, all, 2, 3, UsualBytes)
+	if got, want := describe(events), "2+a=2<0 2+b=2<0 3-a<2 3+b=3<2 "; err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }
 
