@@ -117,7 +117,9 @@ func TestColdUpdatesReadTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &hanging{Store: newStore(t)}
-				l := lead(t, store)
+				l := lead(t, store, func(c *Config) {
+					c.Limits.QueueBytes, c.Limits.BatchBytes = 2*clients*len(value), 2*clients*len(value)
+				})
 				for i := range clients {
 					l.must(t, put(fmt.Sprintf("k/%06d", i), string(value)))
 				}

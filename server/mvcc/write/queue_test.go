@@ -55,7 +55,9 @@ func TestRequestWhoseContextEndsInTheQueueIsNotExecuted(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, l.p.Submit(ended, auth.System, NewTxnCommand(put("a", "1"))), context.Canceled)
 	require.Equal(t, 1, l.p.Waiting())
-	require.Empty(t, l.p.runBatch(t.Context(), []*request{<-l.p.queue}))
+	r := <-l.p.queue
+	require.ErrorIs(t, r.as.Check(t.Context(), nil), auth.ErrNoPermit, "the permit keeps nothing in memory")
+	require.Empty(t, l.p.runBatch(t.Context(), []*request{r}))
 	require.EqualValues(t, 1, l.Revision())
 }
 
@@ -79,6 +81,30 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	require.Zero(t, l.p.queuedBytes.Load())
 	require.NoError(t, submit(t.Context(), 60<<10))
 	require.EqualValues(t, 3, l.Revision(), "nothing of what was left or refused was executed")
+}
+
+// The operands of compares wait in memory as the values of puts do, and so do the keys of all operations.
+func TestQueueCountsAllBytesOfRequests(t *testing.T) {
+	large := []byte(strings.Repeat("x", 60<<10))
+	key, end := mvcc.KeyRange{Key: large}, mvcc.KeyRange{Key: []byte("a"), End: large}
+	then := func(op mvcc.Op) *mvcc.Txn { return &mvcc.Txn{Then: []mvcc.Op{op}} }
+	for name, txn := range map[string]*mvcc.Txn{
+		"value of a compare": {Compares: []mvcc.Compare{{KeyRange: all(), Target: mvcc.CompareValue, Value: large}}},
+		"key of a compare":   {Compares: []mvcc.Compare{{KeyRange: key}}},
+		"delete":             then(mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: end}}),
+		"range":              then(mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: end}}),
+		"older range":        then(mvcc.Op{Range: &mvcc.RangeRequest{KeyRange: key, Revision: 1}}),
+		"nested":             then(mvcc.Op{Txn: then(mvcc.Op{Delete: &mvcc.DeleteRequest{KeyRange: key}})}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lead(t, newStore(t), func(c *Config) { c.Limits.QueueBytes = 100 << 10 })
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			submit := func() error { return l.p.Submit(ended, auth.System, NewTxnCommand(txn)) }
+			require.ErrorIs(t, submit(), context.Canceled)
+			require.ErrorIs(t, submit(), mvcc.ErrTooManyRequests)
+		})
+	}
 }
 
 // failing is a store whose next commit fails before it reaches the database.

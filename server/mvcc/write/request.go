@@ -104,6 +104,7 @@ func (r *request) recordSteps(ctx context.Context) {
 // abandon records that the caller stops waiting because of err.
 func (r *request) abandon(ctx context.Context, err error) result {
 	if r.state.Swap(requestAbandoned) == requestWaiting {
+		r.as = auth.Permit{} // it may keep the client's message, whose bytes are not counted
 		if s := mvcc.StepsOf(ctx); s != nil {
 			s.Queue += time.Since(r.since)
 		}

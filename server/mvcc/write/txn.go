@@ -12,7 +12,7 @@ import (
 // TxnCommand is the Command of a client's transaction.
 type TxnCommand struct {
 	txn      *mvcc.Txn
-	bytes    int      // of keys and values that it may write
+	bytes    int      // of the keys and values that it names
 	keys     [][]byte // whose index rows the evaluation reads
 	creates  [][]byte // other keys, which it writes only if they do not exist
 	prefetch *Prefetch
@@ -26,28 +26,32 @@ func NewTxnCommand(t *mvcc.Txn) *TxnCommand {
 	return c
 }
 
-// addKeys collects the keys of t, and the bytes that it may write.
+// addKeys collects the keys of t, and counts its bytes.
 func (c *TxnCommand) addKeys(t *mvcc.Txn) {
 	created := t.Creates()
 	if created != nil {
 		c.creates = append(c.creates, created)
 	}
 	add := func(kr mvcc.KeyRange) {
+		c.bytes += len(kr.Key) + len(kr.End)
 		if len(kr.End) == 0 && !bytes.Equal(kr.Key, created) {
 			c.keys = append(c.keys, kr.Key)
 		}
 	}
 	for _, cmp := range t.Compares {
 		add(cmp.KeyRange)
+		c.bytes += len(cmp.Value)
 	}
 	for _, ops := range [][]mvcc.Op{t.Then, t.Else} {
 		for _, op := range ops {
 			switch {
-			case op.Range != nil && op.Range.Revision <= 0:
+			case op.Range != nil && op.Range.Revision > 0:
+				c.bytes += len(op.Range.Key) + len(op.Range.End)
+			case op.Range != nil:
 				add(op.Range.KeyRange)
 			case op.Put != nil:
 				add(mvcc.KeyRange{Key: op.Put.Key})
-				c.bytes += len(op.Put.Key) + len(op.Put.Value)
+				c.bytes += len(op.Put.Value)
 			case op.Delete != nil:
 				add(op.Delete.KeyRange)
 			case op.Txn != nil:
