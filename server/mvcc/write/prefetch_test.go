@@ -48,6 +48,36 @@ func (l *testLeader) prefetches() (n int) {
 	return n
 }
 
+// A client that may not write has no ranges read for it. The sequencer decides what it may.
+func TestRefusedTransactionReadsNothing(t *testing.T) {
+	store := &hanging{Store: newStore(t)}
+	l := lead(t, store)
+	fill(t, l, 10)
+	l.view.Purge(l.Revision())
+	var reads atomic.Int64
+	store.reads = func() { reads.Add(1) }
+	defer l.run(t.Context())()
+	txn := deleteAll("k/", "k0")
+	txn.Then[0].Delete.PrevKV = true
+	_, err := l.p.Txn(t.Context(), auth.NewPermit(func(context.Context, auth.View) error { return errDenied }), txn)
+	require.ErrorIs(t, err, errDenied)
+	require.Zero(t, reads.Load())
+
+	permitted := false // a change of roles is committed before the sequencer checks the permit
+	_, err = l.p.Txn(t.Context(), auth.NewPermit(func(_ context.Context, at auth.View) error {
+		if _, sequencer := at.(*Tx); sequencer {
+			require.Equal(t, permitted, reads.Load() > 0, "the sequencer must not read the ranges")
+			permitted = true
+		}
+		if !permitted {
+			return errDenied
+		}
+		return nil
+	}), txn)
+	require.NoError(t, err)
+	require.Zero(t, l.keys(t))
+}
+
 // Those before it need not wait for its commit.
 func TestALargeCommandIsCommittedAlone(t *testing.T) {
 	l := lead(t, newStore(t))

@@ -73,10 +73,18 @@ func (c *TxnCommand) Evaluate(ctx context.Context, tx *Tx) (err error) {
 // Result returns the outcome of the newest evaluation, nil if there is none.
 func (c *TxnCommand) Result() *mvcc.TxnResult { return c.result }
 
-// Txn prefetches the ranges of t, which writes, and executes it as one command. Errors:
+// Txn prefetches the ranges of t, which writes, if as permits it, and executes it as one command. Errors:
 // those of Submit, and of the operations of t.
 func (p *Pipeline) Txn(ctx context.Context, as auth.Permit, t *mvcc.Txn) (*mvcc.TxnResult, error) {
 	for attempt := 0; ; attempt++ {
+		if refused := as.Check(ctx, prefetchView{p.cfg.Leader.AuthRows()}); refused != nil {
+			// The sequencer decides, because it has the newest users and roles.
+			res := p.submit(ctx, as, Func(func(_ context.Context, tx *Tx) error { return tx.stop(prefetchFirst, refused) }))
+			if res.outcome != prefetchFirst {
+				return nil, res.err
+			}
+			continue
+		}
 		c, err := p.PrefetchTxn(ctx, t)
 		if err != nil {
 			return nil, mvcc.PublicError(ctx, err)
