@@ -21,13 +21,15 @@ type countChange struct {
 // less than a maxGrowth-th of their size join their neighbors.
 const maxGrowth = 4
 
-// Remember keeps that span has n keys at revision rev. A client that lists by pages asks
-// for the count of what follows each page, which is the count before less the page.
-func (v *View) Remember(span coder.Span, rev, n int64) {
+// Remember keeps that span has n keys at revision rev, found out since Purges was purges. A client that lists by
+// pages asks for the count of what follows each page, which is the count before less the page.
+func (v *View) Remember(span coder.Span, rev, n, purges int64) {
 	key := memoKey(span, rev)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.memo.Add(key, n)
+	if purges == v.purges.Load() {
+		v.memo.Add(key, n)
+	}
 }
 
 func memoKey(span coder.Span, rev int64) string {

@@ -7,6 +7,26 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 )
 
+// What a view that is discarded had counted may be wrong, and so may what a reading counted with its help.
+func TestPurgeForgetsCounts(t *testing.T) {
+	v := newView(t, Config{})
+	span := coder.Span{Start: []byte("a"), End: []byte("b")}
+	known := func() bool {
+		_, rest, ok := v.Count(span, 1)
+		return ok && rest == nil
+	}
+	before := v.Purges()
+	if v.Remember(span, 1, 7, before); !known() {
+		t.Fatal("the count is not remembered")
+	}
+	if v.Purge(1); known() {
+		t.Error("the count is known after the purge")
+	}
+	if v.Remember(span, 1, 7, before); known() {
+		t.Error("the count is remembered after the purge")
+	}
+}
+
 // TestGrownSpanCountsTheWholeOnly: of a counted span that has become too large a part is not read,
 // but counted again in several counted spans.
 func TestGrownSpanCountsTheWholeOnly(t *testing.T) {

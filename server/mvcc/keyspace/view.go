@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -29,6 +30,8 @@ type View struct {
 	segmentBytes int // size that segments are split at, and bound of the history of each
 	largest      int // larger records are not kept in segments
 	born         time.Time
+
+	purges atomic.Int64 // changes with mu held
 
 	mu sync.Mutex
 
@@ -100,11 +103,16 @@ func (v *View) now() int64 { return int64(time.Since(v.born)) }
 func (v *View) Purge(rev int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.purges.Add(1)
+	v.memo.Purge()
 	v.contents, v.recent, v.used = newTree(), list.New(), 0
 	v.records, v.recentRecords, v.recordBytes = make(map[string]*list.Element), list.New(), 0
 	v.counted, v.countChanges, v.low = newTree(), nil, rev
 	v.voidFills()
 }
+
+// Purges returns how often Purge was called.
+func (v *View) Purges() int64 { return v.purges.Load() }
 
 // Apply adds the changes of whole revisions. It must be called in the order of the
 // revisions, by one caller at a time, before the visible revision reaches them. Where an event

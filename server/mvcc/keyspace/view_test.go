@@ -358,7 +358,7 @@ func (s *simulation) count(span coder.Span, rev int64) {
 		return
 	case rest == nil:
 		s.counted++
-		s.v.Remember(span, rev, n)
+		s.v.Remember(span, rev, n, s.v.Purges())
 	case rest.Empty() || coder.EndBefore(span.End, rest.End) || coder.EndBefore(rest.Start, span.Start):
 		s.t.Fatalf("of [%q, %q) the part [%q, %q) is left", span.Start, span.End, rest.Start, rest.End)
 	default:

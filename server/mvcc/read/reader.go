@@ -125,7 +125,8 @@ func (r *Reader) stable(ctx context.Context, as auth.Permit, linearizable bool,
 type Reading struct {
 	reader *Reader
 	rev    int64
-	table  bool // rows were read
+	purges int64 // of the view, before anything was read
+	table  bool  // rows were read
 	// unchecked says that rows were read since the last check: compaction may have removed
 	// some that rev needs.
 	unchecked bool
@@ -144,10 +145,14 @@ type Reading struct {
 func (r *Reading) OnIndex(f func(key []byte, x coder.Index)) { r.indexed = f }
 
 // At returns a reading at revision rev, which must not be above the visible revision.
-func (r *Reader) At(rev int64) *Reading { return &Reading{reader: r, rev: rev} }
+func (r *Reader) At(rev int64) *Reading {
+	return &Reading{reader: r, rev: rev, purges: r.view.Purges()}
+}
 
 // InTurns is At for a client's ranges, whose caller may take its time after each page.
-func (r *Reader) InTurns(rev int64) *Reading { return &Reading{reader: r, rev: rev, turn: 1} }
+func (r *Reader) InTurns(rev int64) *Reading {
+	return &Reading{reader: r, rev: rev, purges: r.view.Purges(), turn: 1}
+}
 
 // Now returns a reading at the visible revision, if as permits the request there.
 func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*Reading, error) {
@@ -155,7 +160,7 @@ func (r *Reader) Now(ctx context.Context, as auth.Permit, linearizable bool) (*R
 	if err != nil {
 		return nil, err
 	}
-	return &Reading{reader: r, rev: visible, turn: pagesOfTurn}, nil
+	return &Reading{reader: r, rev: visible, purges: r.view.Purges(), turn: pagesOfTurn}, nil
 }
 
 // Past returns a reading at the revision that a request asks for when r is at the newest one:
@@ -170,7 +175,7 @@ func (r *Reading) Past(asked int64) (*Reading, error) {
 	case asked < r.reader.node.CompactRevision():
 		return nil, mvcc.ErrCompacted
 	default:
-		return &Reading{reader: r.reader, rev: asked, turn: r.turn}, nil
+		return &Reading{reader: r.reader, rev: asked, purges: r.purges, turn: r.turn}, nil
 	}
 }
 
@@ -197,7 +202,7 @@ func (r *Reading) Check(ctx context.Context) error {
 		r.unchecked = false
 	}
 	for _, c := range r.counted {
-		r.reader.view.Remember(c.span, r.rev, c.n)
+		r.reader.view.Remember(c.span, r.rev, c.n, r.purges)
 	}
 	r.counted = nil
 	return nil

@@ -107,6 +107,24 @@ func (n *testNode) commit(key string, values ...[]byte) {
 
 var everything = mvcc.KeyRange{Key: []byte{0}, End: []byte{0}}
 
+// A reading that the purge of the view overtakes may have counted with its help.
+func TestCountOfAPurgedViewIsNotRemembered(t *testing.T) {
+	n, r := newTestNode(t, keyspace.Config{})
+	n.commit("a", []byte("v"))
+	span := coder.Span{Start: []byte("a"), End: []byte("b")}
+	for _, purge := range []bool{true, false} {
+		reading := r.At(n.rev)
+		_, err := reading.Count(t.Context(), span)
+		require.NoError(t, err)
+		if purge {
+			n.view.Purge(n.rev)
+		}
+		require.NoError(t, reading.Check(t.Context()))
+		_, rest, ok := n.view.Count(span, n.rev)
+		require.Equal(t, !purge, ok && rest == nil)
+	}
+}
+
 // TestCountsAgree: every way to count gives what a list of the same revision has, whether the
 // view reaches back to it or not.
 func TestCountsAgree(t *testing.T) {
