@@ -80,6 +80,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := &lineWriter{w: json.NewEncoder(w), flush: http.NewResponseController(w)}
+	out.w.SetEscapeHTML(false)
 	err = out.send(eventBody{Revision: res.Header.Revision})
 	var commit history.Commit // of the last event
 	for err == nil {

@@ -128,6 +128,22 @@ func TestWatchSendsLines(t *testing.T) {
 	require.Equal(t, "the parameter key is missing", out["error"])
 }
 
+// TestTextsAreNotEscapedForHTML: an escape of six bytes for each of them would make answers large.
+func TestTextsAreNotEscapedForHTML(t *testing.T) {
+	b, c := open(t)
+	put(t, c, "k", "<>&")
+	for path, line := range map[string]int{"key?": 1, "watch?revision=2&": 2} {
+		resp, err := b.client.Get(b.address + "/ui/api/" + path + "key=" + param("k"))
+		require.NoError(t, err)
+		lines := bufio.NewScanner(resp.Body)
+		for range line {
+			require.True(t, lines.Scan(), lines.Err())
+		}
+		require.Contains(t, lines.Text(), "<>&", path)
+		require.NoError(t, resp.Body.Close())
+	}
+}
+
 // TestDeleteAllBelowAPrefixAfterAPreview of integration/compat/console has what is removed.
 func TestRemoveNeedsAPrefixAndAPreview(t *testing.T) {
 	b, c := open(t, writing)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"net"
 	"net/http"
 	"runtime"
@@ -113,7 +112,6 @@ func (h *Handler) renders(e endpoint) endpoint {
 		if _, raw := out.(file); raw || err != nil {
 			return out, err
 		}
-		body, err := json.Marshal(out)
-		return encoded(body), err
+		return marshal(out)
 	}
 }
