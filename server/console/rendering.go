@@ -2,13 +2,14 @@ package console
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"runtime"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/sqlbrain/sqlbrain/server/auth/guard"
 )
 
 const (
@@ -83,18 +84,6 @@ func (q *rendering) leave(visitor string) {
 	}
 }
 
-// visitorOf distinguishes visitors by their tokens, or else by their addresses.
-func visitorOf(r *http.Request) string {
-	if _, token := credentials(r); token != "" {
-		return token
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
-
 // encoded is an answer that is JSON already.
 type encoded []byte
 
@@ -102,7 +91,8 @@ type encoded []byte
 // waited for.
 func (h *Handler) renders(e endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
-		done, err := h.rendering.begin(r.Context(), visitorOf(r))
+		// By address: a token is not verified yet, and one visitor could make up many.
+		done, err := h.rendering.begin(r.Context(), guard.HostOf(r.RemoteAddr))
 		if err != nil {
 			w.Header().Set("Retry-After", "2")
 			return nil, err

@@ -114,6 +114,27 @@ func TestRequestsThatRenderWaitForEachOther(t *testing.T) {
 	})
 }
 
+// TestOneVisitorCannotTakeAllPlaces: neither by made-up logins nor by the many addresses of an IPv6 network.
+func TestOneVisitorCannotTakeAllPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := &blockedKeys{release: make(chan struct{})}
+		h := testHandler(func(c *Config) { c.Keys = keys })
+		var asking sync.WaitGroup
+		for i := range maxRendering {
+			asking.Go(func() {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, Path+"api/"+oneHistory, nil)
+				r.RemoteAddr = fmt.Sprintf("[2001:db8::%d]:1234", i)
+				r.AddCookie(&http.Cookie{Name: cookieName, Value: fmt.Sprint("YQ:", i)})
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, maxRenderingOfOne, h.rendering.admitted)
+		close(keys.release)
+		asking.Wait()
+	})
+}
+
 func (k *blockedKeys) Children(context.Context, *read.ChildrenRequest) (*read.Children, error) {
 	return &read.Children{}, nil
 }

@@ -25,10 +25,12 @@ func Remote(ctx context.Context) string {
 	return strings.TrimSpace(token[strings.LastIndexByte(token, ',')+1:])
 }
 
-// SourceAddress returns the address that a call comes from, without a port. It returns the network
-// of 64 bits for IPv6, as one client may have all of its addresses.
-func SourceAddress(ctx context.Context) string {
-	address := Remote(ctx)
+// SourceAddress returns HostOf the address that a call comes from.
+func SourceAddress(ctx context.Context) string { return HostOf(Remote(ctx)) }
+
+// HostOf returns an address without its port. It returns the network of 64 bits for IPv6, as one client may have all of
+// its addresses.
+func HostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host
 	}
