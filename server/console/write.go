@@ -1,6 +1,8 @@
 package console
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -28,9 +30,12 @@ func (h *Handler) mayWrite(r *http.Request) error {
 // writes is an endpoint that changes something.
 func (h *Handler) writes(act endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		// The body comes first: the client could hold it back until authentication is off.
+		body, _ := io.ReadAll(r.Body) // act gets the error
 		if err := h.mayWrite(r); err != nil {
 			return nil, err
 		}
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), r.Body))
 		return act(w, r)
 	}
 }
