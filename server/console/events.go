@@ -16,6 +16,9 @@ import (
 const (
 	// watchTime bounds one request that watches. The page asks again, and permissions and login are checked again.
 	watchTime = time.Minute
+	// progressTime is how long before its end a watch asks how far it has come, for the next one to begin there: without
+	// changes, the revision of its own start may be compacted by then.
+	progressTime = 5 * time.Second
 	// maxWatching bounds the requests that watch at the same time.
 	maxWatching = 64
 	// eventBytes bounds what is shown of the value of an event.
@@ -23,9 +26,10 @@ const (
 )
 
 // eventBody is one line of a watch. The first line has only a revision, that of the watch's start, and the last
-// one may have an error.
+// one may have an error. A line with progress says that all changes up to its revision were sent.
 type eventBody struct {
 	Revision int64  `json:"revision"`
+	Progress bool   `json:"progress,omitempty"`
 	Time     string `json:"time,omitempty"` // of the commit; empty if it is not known
 	Key      []byte `json:"key,omitempty"`
 	Change   string `json:"change,omitempty"` // created, changed, deleted
@@ -78,6 +82,13 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 	case res.Canceled:
 		return nil, failure{http.StatusForbidden, res.CancelReason}
 	}
+	end, _ := ctx.Deadline()
+	asking := time.AfterFunc(time.Until(end)-progressTime, func() {
+		// An error is Recv's too.
+		_ = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
+			ProgressRequest: &pb.WatchProgressRequest{}}})
+	})
+	defer asking.Stop()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := &lineWriter{w: json.NewEncoder(w), flush: http.NewResponseController(w)}
 	out.w.SetEscapeHTML(false)
@@ -93,6 +104,9 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 				err = errors.New("what happened since the last change that is shown was compacted")
 			}
 			break
+		}
+		if len(res.Events) == 0 {
+			err = out.send(eventBody{Revision: res.Header.Revision, Progress: true})
 		}
 		for _, e := range res.Events {
 			if !commit.Has(e.Kv.ModRevision) {

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -73,4 +75,52 @@ func TestLongValuesOfEventsAreNotMadeReadable(t *testing.T) {
 	require.Equal(t, len(value), e.Bytes)
 	require.Equal(t, kindJSON, e.Kind)
 	require.Empty(t, e.Text)
+}
+
+// quietWatch is a watch without changes.
+type quietWatch struct {
+	scriptedWatch
+	ctx   context.Context
+	asked chan struct{}
+}
+
+func (q *quietWatch) Watch(ctx context.Context, _ ...grpc.CallOption) (pb.Watch_WatchClient, error) {
+	q.ctx = ctx
+	return q, nil
+}
+
+func (q *quietWatch) Send(r *pb.WatchRequest) error {
+	if r.GetProgressRequest() != nil {
+		close(q.asked)
+	}
+	return nil
+}
+
+func (q *quietWatch) Recv() (*pb.WatchResponse, error) {
+	if len(q.answers) > 1 {
+		return q.scriptedWatch.Recv()
+	}
+	select {
+	case <-q.asked:
+		q.asked = nil
+		return q.scriptedWatch.Recv()
+	case <-q.ctx.Done():
+		return nil, q.ctx.Err()
+	}
+}
+
+// TestQuietWatchEndsWithProgress: the next one begins there, not at a revision that may be compacted.
+func TestQuietWatchEndsWithProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := testHandler(func(c *Config) { c.Keys = openKeys{} })
+		h.watches = &quietWatch{asked: make(chan struct{}), scriptedWatch: scriptedWatch{answers: []*pb.WatchResponse{
+			{Header: &pb.ResponseHeader{Revision: 5}}, {Header: &pb.ResponseHeader{Revision: 9}},
+		}}}
+		began := time.Now()
+		lines := visit(t.Context(), h, "192.0.2.1", "watch?key=aw").Body.String()
+		require.Equal(t, watchTime, time.Since(began))
+		require.Equal(t, `{"revision":5,"bytes":0}
+{"revision":9,"progress":true,"bytes":0}
+`, lines)
+	})
 }

@@ -38,6 +38,11 @@ export async function watch(main, param, signal, _, query) {
 
   function take(e) {
     if (e.error) throw new Error(e.error);
+    if (e.progress) {
+      last = e.revision;
+      seen = new Set();
+      return;
+    }
     if (!e.key) {
       last ||= e.revision;
       state.textContent = `Watching since revision ${last}`;
