@@ -9,6 +9,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc/history"
 )
@@ -80,7 +81,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 	case err != nil:
 		return nil, err
 	case res.Canceled:
-		return nil, failure{http.StatusForbidden, res.CancelReason}
+		return nil, refusal(res.CancelReason)
 	}
 	end, _ := ctx.Deadline()
 	asking := time.AfterFunc(time.Until(end)-progressTime, func() {
@@ -127,6 +128,17 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request) (any, error) {
 		_ = out.send(eventBody{Error: textOf(err)}) // an error means that the client went away
 	}
 	return sent{}, nil
+}
+
+// refusal is the error that a watch was refused for, in its own words.
+func refusal(reason string) error {
+	for _, err := range []error{rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCAuthOldRevision,
+		rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCPermissionDenied} {
+		if err.Error() == reason {
+			return err
+		}
+	}
+	return failure{http.StatusForbidden, reason}
 }
 
 // lineWriter sends each value as one line.
