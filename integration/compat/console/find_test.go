@@ -150,6 +150,8 @@ func TestValueAtAnyRevisionAndDifferences(t *testing.T) {
 	p.fill("At", "0s")
 	p.click("Show")
 	p.see(fmt.Sprintf("This is the key at revision %d, the last one of 0s.", revisions[2]))
+	require.Equal(t, fmt.Sprint(revisions[2]),
+		of[string](p, `new URLSearchParams(document.querySelector("a[download]").search).get("revision")`))
 	p.await(`document.querySelectorAll("#history time").length === 3`)
 }
 

@@ -22,7 +22,7 @@ export function value(got, name, { param, revision, managed, toggle, done }) {
     wrap.setAttribute("aria-pressed", String(shown.classList.toggle("wrap")));
   } } }, "Wrap");
   const copied = async () => { said.textContent = await copy(text) ? "Copied." : "This browser does not let the page copy."; };
-  const stored = `api/raw?${new URLSearchParams({ key: param, ...(revision && { revision }) })}`;
+  const stored = `api/raw?${new URLSearchParams({ key: param, ...(got.at && { revision: got.at }) })}`;
   const file = fileName(name);
   if (forms.length > 0) choose(...forms[0]);
 
