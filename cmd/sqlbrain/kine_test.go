@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +18,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/kine"
+	"github.com/sqlbrain/sqlbrain/server/repair"
 	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
 )
 
@@ -327,6 +331,33 @@ func TestEmptiedTableIsNotFilledAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "new", string(got.Kvs[0].Value))
 		require.Zero(t, n.stop())
+	})
+}
+
+// TestRevertWhileAServerStarts: one that looked at kine's table before does not serve the empty store.
+func TestRevertWhileAServerStarts(t *testing.T) {
+	onKinesTable(t, func(t *testing.T, endpoint string, exec func(...string)) {
+		exec(kineKeys...)
+		require.Zero(t, startKine(t, endpoint).stop())
+		log := newLogBuffer()
+		flags, p := kine.New(), &program{settings: config.New(), stdout: log, stderr: log}
+		require.NoError(t, flags.Load([]string{"KINE_ENDPOINT=" + endpoint, "KINE_LISTEN_ADDRESS=127.0.0.1:0",
+			"KINE_METRICS_BIND_ADDRESS=0", "KINE_PEER_BIND_ADDRESS=127.0.0.1:0",
+			"KINE_PEER_ADVERTISE_ADDRESS=127.0.0.1:1", "KINE_LOG_FORMAT=json"}))
+		_, err := flags.Apply(p.settings)
+		require.NoError(t, err)
+		require.NoError(t, p.settings.Load(nil))
+		ended := make(chan error, 1)
+		go func() {
+			ended <- p.serve(t.Context(), func(*slog.Logger) error {
+				succeed(t, "kine", "--revert", "--endpoint", endpoint)
+				return nil
+			})
+			log.close()
+		}()
+		require.Nil(t, log.await("ready"))
+		require.ErrorIs(t, <-ended, repair.ErrReverting)
+		exec("SELECT name FROM kine")
 	})
 }
 

@@ -20,9 +20,10 @@ var (
 	// ErrImporting says that an import of kine's keys is filling the table, or was interrupted.
 	ErrImporting = errors.New("the keys of kine are being imported into the database, or that was interrupted: " +
 		"start sqlbrain kine again, or give kine its table back with sqlbrain kine --revert")
-	// ErrReverting says that the table is being emptied in favour of kine's, or that this was interrupted.
-	ErrReverting = errors.New("the database is being given back to kine, or that was interrupted: " +
-		"run sqlbrain kine --revert again, or start sqlbrain kine to import the keys again")
+	// ErrReverting says that kine's table has all keys, and that this one is empty, or is being emptied.
+	ErrReverting = errors.New("the database was given back to kine, or that was interrupted: start sqlbrain kine to " +
+		"import the keys again, or use an empty database, or restore --replace; run sqlbrain kine --revert again if it " +
+		"did not end")
 	// ErrOvertaken says that another job has the table.
 	ErrOvertaken = errors.New("another restore, import or return to kine took the database over: this one stopped " +
 		"before its end, and its data does not count")

@@ -22,15 +22,19 @@ type Previous struct {
 	// ever written there.
 	Revision int64
 
-	found *Findings // nil for a table that BeginRestore takes
+	found *Findings       // nil for a table that BeginRestore takes
+	over  []coder.JobKind // what else is overtaken then
 }
 
 // FindPrevious looks at a table that is to be restored, and does not change it. If a restore was interrupted, it
-// returns the revision of what that one replaced. Errors: ErrNotEmpty unless replace is set, the database's.
+// returns the revision of what that one replaced; if replace is set, also after a Discard. Errors: ErrNotEmpty and
+// ErrReverting unless replace is set, ErrImporting, the database's.
 func FindPrevious(ctx context.Context, store sqlstore.Store, replace bool) (*Previous, error) {
 	switch err := RefuseUnfinished(ctx, store); {
 	case errors.Is(err, ErrRestoring):
 		return previousOfInterrupted(ctx, store)
+	case replace && errors.Is(err, ErrReverting):
+		return previousOfInterrupted(ctx, store, coder.JobRevert)
 	case err != nil:
 		return nil, err
 	}
@@ -56,13 +60,13 @@ func FindPrevious(ctx context.Context, store sqlstore.Store, replace bool) (*Pre
 	return p, nil
 }
 
-// previousOfInterrupted reads the fence row alone: the other rows may be those of the interrupted restore.
-func previousOfInterrupted(ctx context.Context, store sqlstore.Store) (*Previous, error) {
+// previousOfInterrupted reads the fence row alone: the other rows may be those of the interrupted job.
+func previousOfInterrupted(ctx context.Context, store sqlstore.Store, over ...coder.JobKind) (*Previous, error) {
 	token, _, err := fence.LoadToken(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	return &Previous{Revision: token.Revision}, nil
+	return &Previous{Revision: token.Revision, over: over}, nil
 }
 
 // Raise returns where a restored store continues whose newest revision is rev: above every revision that was in the
@@ -88,7 +92,7 @@ func Bump(rev, by int64) (int64, error) {
 // ErrRestoring, if a restore has begun since; those of BeginRestore.
 func (p *Previous) Begin(ctx context.Context, store sqlstore.Store, compacted int64) (*Restore, error) {
 	if p.found == nil {
-		return BeginRestore(ctx, store, compacted)
+		return begin(ctx, store, coder.JobRestore, append(p.over, coder.JobRestore), compacted, requireEmpty(ctx, store))
 	}
 	next, err := p.found.Plan(1, false)
 	if err != nil {

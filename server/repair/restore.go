@@ -104,8 +104,9 @@ func IsEmpty(ctx context.Context, store sqlstore.Store) (bool, error) {
 
 // Discard empties a table of which the caller needs nothing, as kine's table has all its keys. token is
 // the fence row by which the caller decided that, nil if there was none, or if an import or a Discard was
-// interrupted, which Discard then overtakes. A server that leads finds that it was replaced. If
-// Discard is interrupted, it can be begun again, with a fence row of nil. Errors: ErrFenceMoved,
+// interrupted, which Discard then overtakes. A server that leads finds that it was replaced. The job does not end, so
+// that no server serves the empty table, also if it looked at kine's before: only an import or another Discard, with a
+// fence row of nil, may follow, or a restore that replaces. Errors: ErrFenceMoved,
 // without changing anything, if another fence row is there; ErrNotEmpty, if there is none, and data; ErrRestoring,
 // ErrOvertaken, the database's.
 func Discard(ctx context.Context, store sqlstore.Store, token *coder.FenceToken) error {
@@ -132,13 +133,7 @@ func Discard(ctx context.Context, store sqlstore.Store, token *coder.FenceToken)
 	if err != nil {
 		return err
 	}
-	if err := j.clear(ctx); err != nil {
-		return err
-	}
-	return j.end(ctx, func(batch sqlstore.BatchWrite) error {
-		batch.Del(coder.FenceKey())
-		return nil
-	})
+	return j.clear(ctx)
 }
 
 // clear removes all rows except for those of the job and the fence row.

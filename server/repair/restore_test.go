@@ -80,6 +80,15 @@ func TestDiscardComparesTheToken(t *testing.T) {
 		require.ErrorIs(t, Discard(t.Context(), store, other), ErrFenceMoved)
 	}
 	require.NoError(t, Discard(t.Context(), store, &held))
-	_, err := store.Get(t.Context(), coder.FenceKey())
-	require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
+	require.ErrorIs(t, RefuseUnfinished(t.Context(), store), ErrReverting)
+	_, err := FindPrevious(t.Context(), store, false)
+	require.ErrorIs(t, err, ErrReverting)
+	p, err := FindPrevious(t.Context(), store, true)
+	require.NoError(t, err)
+	require.Equal(t, held.Revision, p.Revision)
+	r, err := p.Begin(t.Context(), store, -1)
+	require.NoError(t, err)
+	_, _, err = r.Finish(t.Context(), 20, nil)
+	require.NoError(t, err)
+	require.NoError(t, RefuseUnfinished(t.Context(), store))
 }
