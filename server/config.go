@@ -129,8 +129,8 @@ const (
 	// handshakeTimeout bounds the TLS handshake together with the bytes that distinguish
 	// HTTP/2 from HTTP/1, gRPC's first settings, and the headers of an HTTP/1 request.
 	handshakeTimeout = 10 * time.Second
-	// answerProgressTimeout bounds the wait for the client of a snapshot, or of a RangeStream, to take some of it. Few
-	// snapshots are sent at a time.
+	// answerProgressTimeout bounds the wait for the client of a snapshot, of a RangeStream, or of an answer over HTTP, to
+	// take some of it. Few snapshots are sent at a time.
 	answerProgressTimeout = time.Minute
 	// requestProgressTimeout bounds the wait for the next bytes of a request that has begun.
 	requestProgressTimeout = time.Minute

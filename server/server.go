@@ -133,9 +133,9 @@ func newServer(cfg Config, n node) (_ *Server, err error) {
 	if err := status.RegisterProcess(cfg.Registry); err != nil {
 		return nil, fmt.Errorf("server: metrics: %w", err)
 	}
-	s.http = transport.NewHTTPServer(s.requests.Bodies(transport.AllowHosts(cfg.HostWhitelist, pages)), cfg.headTimeout,
-		cfg.idleTimeout)
-	s.metricsHTTP = transport.NewHTTPServer(monitored, cfg.headTimeout, cfg.idleTimeout)
+	pages = s.requests.Bodies(s.answers.HTTP(transport.AllowHosts(cfg.HostWhitelist, pages)))
+	s.http = transport.NewHTTPServer(pages, cfg.headTimeout, cfg.idleTimeout)
+	s.metricsHTTP = transport.NewHTTPServer(s.answers.HTTP(monitored), cfg.headTimeout, cfg.idleTimeout)
 	s.monitor = status.NewMonitor(n.state, s.health, s.streams.LoseLeader, s.log)
 	return s, nil
 }

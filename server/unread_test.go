@@ -1,7 +1,10 @@
 package server
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -185,4 +188,38 @@ func TestRequestsOfAStreamAreCounted(t *testing.T) {
 	_, err = io.WriteString(conn, `{"create_request":{"key":"`+strings.Repeat("a", 1<<20))
 	require.NoError(t, err)
 	eventually.True(t, "what was sent to be held", func() bool { return s.requests.Bytes() > 1<<20 })
+}
+
+// TestUnreadAnswersOfHTTPEnd: clients that read nothing of their answers keep neither those in memory nor their places
+// in the console.
+func TestUnreadAnswersOfHTTPEnd(t *testing.T) {
+	s := startReplica(t, func(c *Config) { c.Console, c.answerProgressTimeout = true, 300*time.Millisecond })
+	kv := pb.NewKVClient(dial(t, s))
+	for i := range byte(160) {
+		_, err := kv.Put(testContext(t), &pb.PutRequest{Key: []byte{'k', i}, Value: bytes.Repeat([]byte("x"), 64<<10)})
+		require.NoError(t, err)
+	}
+	// ask returns an answer of which little more than the head was read.
+	ask := func(request string) *http.Response {
+		conn, err := net.Dial("tcp", s.clients[0].Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4096))
+		_, err = io.WriteString(conn, request)
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
+		require.NoError(t, err)
+		return resp
+	}
+	const list = `{"key":"aw==","range_end":"bA=="}`
+	resp := ask(fmt.Sprintf("POST /v3/kv/range HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(list), list))
+	eventually.True(t, "nothing to be held", func() bool { return s.answers.Bytes() == 0 })
+	_, err := io.ReadAll(resp.Body)
+	require.Error(t, err)
+
+	const watch = "GET /ui/api/watch?prefix=1&revision=2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for range 64 { // places
+		ask(watch)
+	}
+	eventually.True(t, "a place", func() bool { return ask(watch).StatusCode == http.StatusOK })
 }

@@ -2,8 +2,11 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net"
+	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,12 +37,12 @@ var (
 // nothing for longest. Safe for concurrent use.
 type Answers struct {
 	conns           *Connections
-	progressTimeout time.Duration // with a stream that is one long answer, whose client takes nothing
+	progressTimeout time.Duration // of answers of HTTP, and of streams that are one long answer, without progress
 	budget
 }
 
 // NewAnswers returns the Answers of the connections of conns, which may have most bytes in all. progressTimeout bounds
-// the wait for the client of a stream that is one long answer to take some of it.
+// the wait for the client of an answer of HTTP, or of a stream that is one long answer, to take some of it.
 func NewAnswers(conns *Connections, most int, progressTimeout time.Duration) *Answers {
 	a := &Answers{conns: conns, progressTimeout: progressTimeout, budget: budget{most: int64(most), spare: stalledAfter}}
 	conns.mu.Lock()
@@ -206,6 +209,86 @@ func (s *answerStream) SendMsg(m any) error {
 	s.unanswered.answer()
 	s.unanswered = nil
 	return s.ServerStream.SendMsg(&outgoing{m, s.account})
+}
+
+// HTTP follows the answers of h on their way to clients.
+func (a *Answers) HTTP(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &answerWriter{ResponseWriter: w, conn: http.NewResponseController(w), timeout: a.progressTimeout}
+		out.claim = claim{of: &a.budget, end: func() { out.finish(time.Now()) }}
+		defer func() {
+			out.claim.close()
+			out.finish(time.Now().Add(out.timeout))
+		}()
+		h.ServeHTTP(out, r)
+	})
+}
+
+// answerWriter ends an answer whose client takes nothing of what is written for too long. What is written is counted
+// until it is sent.
+type answerWriter struct {
+	http.ResponseWriter
+	conn    *http.ResponseController
+	timeout time.Duration
+	claim   claim
+
+	mu       sync.Mutex
+	finished bool // the deadline stays
+}
+
+// Unwrap is for http.ResponseController.
+func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *answerWriter) Write(p []byte) (n int, err error) {
+	w.claim.add(len(p), false)
+	defer w.claim.clear()
+	for n < len(p) && err == nil {
+		var sent int
+		err = w.bounded(func() (err error) {
+			sent, err = w.ResponseWriter.Write(p[n:min(n+chunkBytes, len(p))])
+			return err
+		})
+		n += sent
+		w.claim.add(0, true)
+	}
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (w *answerWriter) FlushError() error { return w.bounded(w.conn.Flush) }
+
+// bounded has the client take what send sends in time. The deadline does not stay: with HTTP/2 it would end a quiet
+// stream.
+func (w *answerWriter) bounded(send func() error) error {
+	if err := w.setDeadline(time.Now().Add(w.timeout)); err != nil {
+		return err
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	return w.setDeadline(time.Time{})
+}
+
+func (w *answerWriter) setDeadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.finished {
+		return errShed
+	}
+	if err := w.conn.SetWriteDeadline(at); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// finish is called when the answer must end, or the handler has returned. at bounds what the server is still sending.
+func (w *answerWriter) finish(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.finished {
+		w.finished = true
+		_ = w.conn.SetWriteDeadline(at) // fails if the connection is closed
+	}
 }
 
 // addrKey returns what a connection is known by: the net package gives each its own address. ok is false for

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -57,4 +59,89 @@ func TestResetsOfAnsweredStreamsAreForgiven(t *testing.T) {
 	}
 	require.Equal(t, freeResets, in.answers.forgive(3*freeResets))
 	require.NoError(t, errors.Join(routed.Close(), client.Close()))
+}
+
+// pipes is a listener whose connections have no buffers.
+type pipes chan net.Conn
+
+func (l pipes) Accept() (net.Conn, error) {
+	c, ok := <-l
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (l pipes) Close() error   { return nil }
+func (l pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// getPiped returns the answer of h, which a client of HTTP/1 or HTTP/2 has read the head of.
+func getPiped(t *testing.T, h http.Handler, h2 bool) *http.Response {
+	t.Helper()
+	l := make(pipes, 1)
+	s := NewHTTPServer(h, time.Hour, time.Hour)
+	go func() { _ = s.Serve(l) }()
+	client := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string,
+		string) (net.Conn, error) {
+		near, far := net.Pipe()
+		l <- far
+		return near, nil
+	}}
+	client.Protocols.SetHTTP1(!h2)
+	client.Protocols.SetUnencryptedHTTP2(h2)
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		close(l)
+		require.NoError(t, s.Close())
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/", nil)
+	require.NoError(t, err)
+	resp, err := client.RoundTrip(r)
+	require.NoError(t, err)
+	return resp
+}
+
+// TestUnreadAnswersOfHTTPEnd: after the progress timeout, or earlier if the answers exceed the budget.
+func TestUnreadAnswersOfHTTPEnd(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		for most, after := range map[int]time.Duration{1 << 20: stalledAfter, 1 << 30: time.Minute} {
+			synctest.Test(t, func(t *testing.T) {
+				answers := NewAnswers(&Connections{}, most, time.Minute)
+				const size = 16 << 20
+				failed := make(chan error, 1)
+				began := time.Now()
+				resp := getPiped(t, answers.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, err := w.Write(make([]byte, size))
+					failed <- err
+				})), h2)
+				synctest.Wait()
+				require.EqualValues(t, size, answers.Bytes())
+				require.Error(t, <-failed)
+				require.Equal(t, after, time.Since(began))
+				synctest.Wait()
+				require.Zero(t, answers.Bytes())
+				_, err := io.Copy(io.Discard, resp.Body)
+				require.Error(t, err)
+				require.NoError(t, resp.Body.Close())
+			})
+		}
+	}
+}
+
+// TestQuietAnswersOfHTTPContinue: a client that waits for more keeps its stream.
+func TestQuietAnswersOfHTTPContinue(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			answers := NewAnswers(&Connections{}, 1<<20, time.Minute)
+			resp := getPiped(t, answers.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for range 3 {
+					_, err := io.WriteString(w, "event\n")
+					require.NoError(t, errors.Join(err, http.NewResponseController(w).Flush()))
+					time.Sleep(time.Hour)
+				}
+			})), h2)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, errors.Join(err, resp.Body.Close()))
+			require.Equal(t, "event\nevent\nevent\n", string(body))
+		})
+	}
 }
