@@ -61,6 +61,7 @@ func TestConfig(t *testing.T) {
 				require.Equal(t, []string{want.database, migrate}, slices.Sorted(maps.Keys(s.DependsOn)))
 				require.Equal(t, "service_completed_successfully", s.DependsOn[migrate].Condition)
 				require.Equal(t, "verify", env[setting("migrate")])
+				require.Equal(t, []string{env[setting("snapshot-dir")]}, s.Tmpfs, "nothing else of a member can be written")
 				require.Regexp(t, "^"+want.scheme+"://.*@"+want.database+":", env[setting("datastore")])
 				if u, err := sqlstore.ParseURL(env[setting("datastore")]); want.database == "mysql" {
 					require.NoError(t, err)

@@ -180,6 +180,7 @@ type service struct {
 		Published string
 	}
 	Volumes  []serviceVolume
+	Tmpfs    []string
 	Networks map[string]struct{ Aliases []string }
 }
 
