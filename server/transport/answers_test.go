@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,8 +75,8 @@ func (l pipes) Accept() (net.Conn, error) {
 func (l pipes) Close() error   { return nil }
 func (l pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// getPiped returns the answer of h, which a client of HTTP/1 or HTTP/2 has read the head of.
-func getPiped(t *testing.T, h http.Handler, h2 bool) *http.Response {
+// postPiped returns the answer of h to body, which a client of HTTP/1 or HTTP/2 has read the head of.
+func postPiped(t *testing.T, h http.Handler, h2 bool, body io.Reader) *http.Response {
 	t.Helper()
 	l := make(pipes, 1)
 	s := NewHTTPServer(h, time.Hour, time.Hour)
@@ -93,7 +94,7 @@ func getPiped(t *testing.T, h http.Handler, h2 bool) *http.Response {
 		close(l)
 		require.NoError(t, s.Close())
 	})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", body)
 	require.NoError(t, err)
 	resp, err := client.RoundTrip(r)
 	require.NoError(t, err)
@@ -109,10 +110,10 @@ func TestUnreadAnswersOfHTTPEnd(t *testing.T) {
 				const size = 16 << 20
 				failed := make(chan error, 1)
 				began := time.Now()
-				resp := getPiped(t, answers.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				resp := postPiped(t, answers.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					_, err := w.Write(make([]byte, size))
 					failed <- err
-				})), h2)
+				})), h2, nil)
 				synctest.Wait()
 				require.EqualValues(t, size, answers.Bytes())
 				require.Error(t, <-failed)
@@ -132,16 +133,34 @@ func TestQuietAnswersOfHTTPContinue(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			answers := NewAnswers(&Connections{}, 1<<20, time.Minute)
-			resp := getPiped(t, answers.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			resp := postPiped(t, answers.HTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				for range 3 {
 					_, err := io.WriteString(w, "event\n")
 					require.NoError(t, errors.Join(err, http.NewResponseController(w).Flush()))
 					time.Sleep(time.Hour)
 				}
-			})), h2)
+			})), h2, nil)
 			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, errors.Join(err, resp.Body.Close()))
 			require.Equal(t, "event\nevent\nevent\n", string(body))
+		})
+	}
+}
+
+// The budget may have chosen to end a request while its handler returned. HTTP/2 uses the writer again then.
+func TestBodyIsNotEndedAfterItsHandler(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var b *body
+			resp := postPiped(t, NewRequests(1<<20, 1<<20, time.Hour).Bodies(http.HandlerFunc(
+				func(_ http.ResponseWriter, r *http.Request) {
+					b = r.Body.(*body)
+					_, err := io.Copy(io.Discard, b)
+					require.NoError(t, err)
+				})), h2, strings.NewReader("{}"))
+			synctest.Wait()
+			require.NotPanics(t, b.claim.end)
+			require.NoError(t, resp.Body.Close())
 		})
 	}
 }

@@ -422,9 +422,14 @@ func (q *Requests) Bodies(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		end := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // fails if the connection is closed
-		b := &body{ReadCloser: r.Body, claim: claim{of: &q.budget, end: end}}
-		defer b.claim.close()
+		var ended sync.Once // or the handler has returned, after which w must not be used
+		b := &body{ReadCloser: r.Body, claim: claim{of: &q.budget, end: func() {
+			ended.Do(func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) }) // fails if it is closed
+		}}}
+		defer func() {
+			b.claim.close()
+			ended.Do(func() {})
+		}()
 		b.reserved = min(int(max(r.ContentLength, 0)), 2*q.maxMessage)
 		b.claim.reserve(messageOverhead+b.reserved, r.Context().Done())
 		r.Body = b
