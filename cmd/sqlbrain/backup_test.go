@@ -41,6 +41,29 @@ func requireOnly(t *testing.T, directory string, names ...string) {
 	require.Equal(t, names, got)
 }
 
+func TestBackupThatNoRestoreTakesIsNotMade(t *testing.T) {
+	datastore, directory := sqliteURL(t), t.TempDir()
+	n := startNode(t, "--datastore", datastore)
+	n.put(t, "k", "v")
+	require.Zero(t, n.stop())
+	put := func(key, value []byte) {
+		sqliteExec(t, datastore, fmt.Sprintf("INSERT OR REPLACE INTO object VALUES (x'%x', x'%x')", key, value))
+	}
+	refused := func(row string) {
+		t.Helper()
+		a := execute(t, "backup", "--to", filepath.Join(directory, "backup.db"), "--datastore", datastore)
+		require.Equal(t, 1, a.code)
+		require.Contains(t, a.stderr, row)
+		requireOnly(t, directory)
+	}
+	put(coder.EncodeAuthKey(coder.AuthUser, "n"), coder.EncodeAuthValue([]byte("?")))
+	put(coder.AuthSettingsKey(), coder.EncodeAuthSettings(coder.AuthSettings{Version: 1}))
+	refused(`the user "n"`)
+	put(coder.EncodeVersionKey([]byte("k"), 2), coder.EncodeVersion(&coder.Record{Key: []byte("k"), CreateRevision: 2,
+		ModRevision: 2}))
+	refused(`the version of "k" at revision 2`)
+}
+
 func TestBackupIsRefused(t *testing.T) {
 	directory := t.TempDir()
 	file := filepath.Join(directory, "backup.db")

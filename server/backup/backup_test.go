@@ -619,6 +619,31 @@ func TestUsersAreOfOneVersion(t *testing.T) {
 	require.ErrorIs(t, err, refused)
 }
 
+// TestUserThatNoRestoreTakesIsFound in the log, and in the base that begins another backup.
+func TestUserThatNoRestoreTakesIsFound(t *testing.T) {
+	w := newWorld(t)
+	random := rand.New(rand.NewPCG(17, 18))
+	w.write(3, random)
+	w.ship()
+	w.intact()
+	w.write(3, random)
+	batch := w.store.BeginBatchWrite()
+	batch.Put(coder.EncodeAuthKey(coder.AuthUser, "n"), coder.EncodeAuthValue([]byte("?")))
+	batch.Put(coder.AuthSettingsKey(), coder.EncodeAuthSettings(coder.AuthSettings{Version: 1}))
+	require.NoError(t, batch.Commit(t.Context()))
+	require.NoError(t, w.shipper().step(t.Context()))
+	_, err := w.open(Moment{}).Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
+	require.ErrorContains(t, err, `the user "n"`)
+	spans, damages, err := Verify(t.Context(), w.source())
+	require.NoError(t, err)
+	require.Empty(t, spans)
+	require.Len(t, damages, 1)
+	require.ErrorContains(t, damages[0], `the user "n"`)
+
+	w.place = directory(t.TempDir())
+	require.ErrorContains(t, w.shipper().step(t.Context()), `the user "n"`)
+}
+
 // TestUsersOfAnIdleTable are in the backup though no key is written, on a base and on a segment; and as they were at
 // each time.
 func TestUsersOfAnIdleTable(t *testing.T) {

@@ -3,7 +3,10 @@ package backup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/server/snapshot"
 )
 
 // Span is a part of a backup in which every moment can be restored.
@@ -65,8 +68,9 @@ func Verify(ctx context.Context, from Source) (spans []Span, damages []error, er
 // verify verifies a base, and the segments after it up to end. usable says that moments from the base to b.newest can
 // be restored.
 func (b *Backup) verify(ctx context.Context, base base, end segment) (damages []error, usable bool, err error) {
+	var log snapshot.Log = b
 	if err := b.replay(ctx, base, end); errors.Is(err, ErrDamaged) {
-		damages = append(damages, err)
+		damages, log = append(damages, err), nil
 	} else if err != nil {
 		return nil, false, err
 	}
@@ -75,7 +79,10 @@ func (b *Backup) verify(ctx context.Context, base base, end segment) (damages []
 	}
 	file, err := b.openBase(ctx)
 	if err == nil {
-		return damages, true, file.Close()
+		if err = errors.Join(file.Check(ctx, log), file.Close()); err == nil {
+			return damages, true, nil
+		}
+		err = fmt.Errorf("%s: %w", b.base.name(), err)
 	}
 	if ctx.Err() != nil || errors.Is(err, ErrIdentity) {
 		return nil, false, err

@@ -111,9 +111,14 @@ func decodeVersion(key, value []byte) (rev int64, _ *coder.Record, err error) {
 	}
 	r.Value, r.Lease = kv.Value, kv.Lease
 	r.CreateRevision, r.Version = kv.CreateRevision, kv.Version
-	if r.CreateRevision < 1 || r.CreateRevision > rev || r.Version < 1 {
-		return 0, nil, damaged("the version of %.100q at revision %d has version number %d and create revision %d", kv.Key,
-			rev, r.Version, r.CreateRevision)
+	return rev, r, checkVersion(r)
+}
+
+// checkVersion checks a version that is not a tombstone.
+func checkVersion(r *coder.Record) error {
+	if r.CreateRevision < 1 || r.CreateRevision > r.ModRevision || r.Version < 1 {
+		return damaged("the version of %.100q at revision %d has version number %d and create revision %d", r.Key,
+			r.ModRevision, r.Version, r.CreateRevision)
 	}
-	return rev, r, nil
+	return nil
 }

@@ -98,22 +98,35 @@ func (s *Saved) Load(ctx context.Context, store sqlstore.Store, o LoadOptions) (
 	if err != nil {
 		return nil, err
 	}
-	err = guarded(func() error {
+	err = s.survey(ctx, o, previous, func(in *loading) error {
+		l, err = in.load(store)
+		return err
+	})
+	return l, err
+}
+
+// Check reads all that Load would, and log unless that is nil. Errors: those of Load for what it reads.
+func (s *Saved) Check(ctx context.Context, log Log) error {
+	o := LoadOptions{Log: log, Progress: func(Progress) {}}
+	return s.survey(ctx, o, &repair.Previous{}, func(*loading) error { return nil })
+}
+
+// survey calls f once everything was read.
+func (s *Saved) survey(ctx context.Context, o LoadOptions, previous *repair.Previous, f func(*loading) error) error {
+	err := guarded(func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
 			in := &loading{ctx: ctx, tx: tx, options: o, previous: previous, compacted: s.compacted, proved: s.proved,
 				kept: make(map[string]int64)}
 			if err := in.survey(); err != nil {
 				return err
 			}
-			var err error
-			l, err = in.load(store)
-			return err
+			return f(in)
 		})
 	})
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return l, err
+	return err
 }
 
 // loading is one Load.

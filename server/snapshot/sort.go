@@ -44,6 +44,11 @@ const (
 )
 
 func (s *sorter) add(v export.Version) error {
+	if !v.Tombstone {
+		if err := checkVersion(v.Record); err != nil {
+			return err
+		}
+	}
 	value, err := EncodeValue(v.Record)
 	if err != nil {
 		return err

@@ -62,7 +62,8 @@ func write(ctx context.Context, dir string, runBytes int, s *export.Snapshot,
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
 		size = tx.Size()
-		return nil
+		in := &loading{tx: tx} // no file that Load would refuse
+		return errors.Join(in.readLeases(), in.readAuth())
 	})
 	return file, size, err
 }
