@@ -113,9 +113,13 @@ func (c *passwordCommand) run(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(bounded, "/bin/sh", "-c", c.command) // #nosec G204 -- it comes from the configuration
 	// Processes that the shell started may keep its output open.
 	cmd.WaitDelay = time.Second
+	kill := endsWithItsProcesses(cmd)
 	stdout, stderr := &limited{most: mostOfAPassword}, &limited{most: mostOfAReason}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	err := cmd.Run()
+	if err != nil && cmd.Process != nil {
+		_ = kill() // of processes that keep the output open, if the shell ended before them
+	}
 	password := strings.TrimRight(stdout.String(), "\r\n")
 	switch {
 	case ctx.Err() != nil:

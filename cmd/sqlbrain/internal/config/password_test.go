@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,6 +101,24 @@ func TestPasswordCommandEndsWithItsConnection(t *testing.T) {
 	password, err := s.url.Password(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, "geheim", password)
+}
+
+// TestPasswordCommandLeavesNoProcesses, whether the shell is killed or ends before what it started.
+func TestPasswordCommandLeavesNoProcesses(t *testing.T) {
+	for _, end := range []string{"wait", "echo geheim", "exit 1"} {
+		file := filepath.Join(t.TempDir(), "pid")
+		c := passwordCommand{command: "sleep 300 & echo $! > " + file + "; " + end, timeout: 3 * time.Second}
+		_, err := c.run(t.Context())
+		require.Error(t, err)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		eventually.True(t, "the process to end", func() bool {
+			state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+			return err != nil || strings.Contains(string(state), ") Z ")
+		})
+	}
 }
 
 // TestPasswordFromACloud asks a metadata service that stands in for Google's.
