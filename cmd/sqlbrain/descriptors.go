@@ -1,9 +1,6 @@
 package main
 
-import (
-	"math"
-	"syscall"
-)
+import "math"
 
 // ownDescriptors are kept for files. With a limit of 1,024 the process keeps 150 in all for what is not a client, as
 // etcd does.
@@ -18,13 +15,4 @@ func otherConnections(files uint64) int { return int(min(max(files/16, 16), 1024
 func clientConnections(files uint64, database int) int {
 	own := uint64(ownDescriptors + 2*otherConnections(files) + max(database, 0))
 	return int(min(max(files-min(files, own), files/2), math.MaxInt32))
-}
-
-// mostFiles returns how many files the process may open. Go has raised the limit as far as it may.
-func mostFiles() uint64 {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return math.MaxUint64 // no limit that is known
-	}
-	return limit.Cur
 }

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package main
+
+import "math"
+
+func mostFiles() uint64 { return math.MaxUint64 }
