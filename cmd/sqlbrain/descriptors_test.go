@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/cmd/sqlbrain/internal/config"
 )
 
 func TestClientsLeaveFileDescriptors(t *testing.T) {
@@ -28,4 +30,8 @@ func TestClientsLeaveFileDescriptors(t *testing.T) {
 	require.Equal(t, 16, otherConnections(100))
 	require.Equal(t, 1024, otherConnections(math.MaxUint64))
 	require.Positive(t, clientConnections(mostFiles(), 0))
+	p := &program{settings: config.New()}
+	require.Equal(t, 36, p.databaseConns())
+	p.settings.Store.MaxOpenConns = 100
+	require.Equal(t, 104, p.databaseConns())
 }

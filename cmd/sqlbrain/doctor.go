@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -56,15 +57,11 @@ Nothing is changed. The exit code is 1 if a check fails; warnings do not count.`
 
 func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 	u := p.settings.URL()
-	conns := p.settings.Store.MaxOpenConns
-	if conns == 0 {
-		conns = defaultReadConns
-	}
 	var report *doctor.Report
 	err := p.withDatabase(ctx, readOnly, func(db *sqldb.Database) error {
 		report = doctor.Run(ctx, doctor.Target{
 			DB: db.SQL(), Dialect: db.DialectName(), Datastore: u.String(), Local: isLocal(u), Address: only(u),
-			MaxRequestBytes: p.settings.Server.MaxRequestBytes, MaxConns: conns + writeConns,
+			MaxRequestBytes: p.settings.Server.MaxRequestBytes, MaxConns: p.databaseConns(),
 		})
 		return nil
 	})
@@ -75,6 +72,11 @@ func (p *program) examine(ctx context.Context) (*doctor.Report, error) {
 		}}}, nil
 	}
 	return report, err
+}
+
+// databaseConns returns how many connections to the database a server may have.
+func (p *program) databaseConns() int {
+	return cmp.Or(p.settings.Store.MaxOpenConns, defaultReadConns) + writeConns
 }
 
 // only returns the address if there is one, and it is used.

@@ -107,7 +107,7 @@ func (p *program) serve(ctx context.Context, prepare func(*slog.Logger) error) (
 	n.connect(&c.Server)
 	c.Server.Examine = func(ctx context.Context) (any, error) { return p.examine(ctx) }
 	files := mostFiles()
-	c.Server.MaxClientConnections = clientConnections(files, c.Store.MaxOpenConns)
+	c.Server.MaxClientConnections = clientConnections(files, p.databaseConns())
 	c.Server.MaxMetricsConnections, c.Server.MaxPeerConnections = otherConnections(files), otherConnections(files)
 	s, err := server.New(c.Server, n.node)
 	if err != nil {
