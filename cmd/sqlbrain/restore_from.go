@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -167,7 +168,7 @@ func (s *source) load(ctx context.Context, o snapshot.LoadOptions,
 		defer func() { err = errors.Join(err, os.Remove(file)) }()
 		return loadFile(ctx, file, false, o, into)
 	}
-	if !snapshot.Unsupported(err) {
+	if local := (*fs.PathError)(nil); errors.As(err, &local) || !snapshot.Unsupported(err) {
 		return nil, fmt.Errorf("its snapshot: %w", err)
 	}
 	note("the server makes no snapshots: its keys are copied as they are now, without their history")

@@ -67,6 +67,8 @@ func TestRestore(t *testing.T) {
 		left, err := os.ReadDir(directory)
 		require.NoError(t, err)
 		require.Empty(t, left)
+		execute(t, "restore", "--from", from.Endpoints()[0], "--datastore", sqliteURL(t), "--tmpdir",
+			filepath.Join(directory, "not supported")).requireRefused(t, "its snapshot: open ")
 	})
 
 	t.Run("from the server as a user whose password is in a file", func(t *testing.T) {
