@@ -283,10 +283,12 @@ func TestContinuousBackup(t *testing.T) {
 		require.NoError(t, err)
 		ship(kept + 1)
 
+		odd := filepath.Join(t.TempDir(), "50%?#")
+		require.NoError(t, os.Mkdir(odd, 0o700))
 		moments := []string{"diff", "--at", fmt.Sprint(kept - 5), "--and", fmt.Sprint(kept + 1)}
 		was := succeed(t, append(moments, "--datastore", datastore)...)
 		require.Equal(t, 27, strings.Count(was.stdout, "deleted"), "first, and k0 to k25")
-		is := succeed(t, append(moments, "--from", target, "--backup-identity", file)...)
+		is := succeed(t, append(moments, "--from", target, "--backup-identity", file, "--tmpdir", odd)...)
 		require.Equal(t, was.stdout, is.stdout)
 
 		other := sqliteURL(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -140,7 +141,7 @@ func (a *archived) withStore(ctx context.Context, flag, text string, f func(sqls
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	u, err := sqlstore.ParseURL("sqlite://" + filepath.ToSlash(filepath.Join(dir, "past.db")))
+	u, err := sqlstore.ParseURL("sqlite://" + (&url.URL{Path: filepath.ToSlash(filepath.Join(dir, "past.db"))}).EscapedPath())
 	if err != nil {
 		return err
 	}
