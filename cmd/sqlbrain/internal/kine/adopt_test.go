@@ -121,7 +121,8 @@ func TestAnImportGoesOnAfterAnyCommit(t *testing.T) {
 			}
 			require.NoError(t, adoption(store).Revert(t.Context(), false))
 		}
-		require.Equal(t, rowsOf(t, memstore.New()), rowsOf(t, store))
+		require.ErrorIs(t, repair.RefuseUnfinished(t.Context(), store), repair.ErrReverting)
+		require.Regexp(t, "^3 rows,", rowsOf(t, store), "those of the job, and the fence row")
 		require.ErrorIs(t, adoption(store).Revert(t.Context(), false), ErrNothingAdopted)
 		exec(claimTable)
 	}
@@ -264,7 +265,7 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	require.NoError(t, adoption(store).Import(t.Context(), false))
 	require.ErrorIs(t, adoption(memstore.New()).Import(t.Context(), false), errPartial)
 
-	for commits := range 3 {
+	for commits := range 2 {
 		again := memstore.New()
 		copyRows(t, again, store)
 		require.ErrorIs(t, adoption(&failing{again, commits}).Revert(t.Context(), true), errCut)
