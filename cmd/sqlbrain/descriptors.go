@@ -2,8 +2,8 @@ package main
 
 import "math"
 
-// ownDescriptors are kept for files. With a limit of 1,024 the process keeps 150 in all for what is neither a client nor
-// the database, as etcd does.
+// ownDescriptors are kept for files. With a limit of 1,024 the process keeps 150 in all for what is not a client or the
+// database, as etcd does.
 const ownDescriptors = 22
 
 // otherConnections returns how many connections the ports for metrics, and those for other members, may have each if

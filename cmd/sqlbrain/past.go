@@ -141,7 +141,8 @@ func (a *archived) withStore(ctx context.Context, flag, text string, f func(sqls
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	u, err := sqlstore.ParseURL("sqlite://" + (&url.URL{Path: filepath.ToSlash(filepath.Join(dir, "past.db"))}).EscapedPath())
+	path := url.URL{Path: filepath.ToSlash(filepath.Join(dir, "past.db"))}
+	u, err := sqlstore.ParseURL("sqlite://" + path.EscapedPath())
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 const (
 	// watchTime bounds one request that watches. The page asks again, and permissions and login are checked again.
 	watchTime = time.Minute
-	// progressTime is how long before its end a watch asks how far it has come, for the next one to begin there: without
-	// changes, the revision of its own start may be compacted by then.
+	// progressTime is how long before its end a watch asks how far it has come, for the next one to begin there. Without
+	// changes, the revision at which it began may be compacted by then.
 	progressTime = 5 * time.Second
 	// maxWatching bounds the requests that watch at the same time.
 	maxWatching = 64

@@ -224,8 +224,8 @@ func (a *Answers) HTTP(h http.Handler) http.Handler {
 	})
 }
 
-// answerWriter ends an answer whose client takes nothing of what is written for too long. What is written is counted
-// until it is sent.
+// answerWriter ends an answer whose client takes nothing of what is written for too long. Its bytes count until they are
+// sent.
 type answerWriter struct {
 	http.ResponseWriter
 	conn    *http.ResponseController

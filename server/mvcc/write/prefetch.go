@@ -160,7 +160,7 @@ func (p *Pipeline) addRead(pre *Prefetch, records []*coder.Record, values bool) 
 	return nil
 }
 
-// addMissing adds the index entries of those records to delete that were in memory. Many of a range it reads as a range.
+// addMissing adds the index entries of those records to delete that were in memory. It reads many of a range as a range.
 // Prefetch.base recognizes entries that are newer than the records.
 func (p *Pipeline) addMissing(ctx context.Context, pre *Prefetch) error {
 	pre.sortBases()
