@@ -67,7 +67,8 @@ func interferenceRows(systems []system.System, works []string, found map[string]
 				continue
 			}
 			if i := slices.IndexFunc(figures, func(f interfere.Figure) bool { return f.Failed != nil }); i >= 0 {
-				fmt.Fprintf(&b, "| %s | %s | failed: %.200s |\n", w, s.Name(), figures[i].Failed)
+				reason, _, _ := strings.Cut(figures[i].Failed.Error(), "\n") // one row is one line
+				fmt.Fprintf(&b, "| %s | %s | failed: %.200s |\n", w, s.Name(), reason)
 				continue
 			}
 			median := func(value func(interfere.Figure) float64) float64 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,6 +174,16 @@ func TestDocumentsQuoteTheResults(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "%s: write the figures with make bench WHAT=report", path)
 	}
+}
+
+// TestFailedInterferenceIsOneRow: the error has a line for each request that failed.
+func TestFailedInterferenceIsOneRow(t *testing.T) {
+	systems, err := system.Parse([]string{"etcd"})
+	require.NoError(t, err)
+	failed := interfere.Figure{Failed: errors.Join(errors.New("timed out"), errors.New("timed out"))}
+	rows := interferenceRows(systems, []string{"join"},
+		map[string]map[string][]interfere.Figure{"join": {"etcd": {failed}}})
+	require.Equal(t, "| join | etcd | failed: timed out |\n", rows)
 }
 
 func TestInterference(t *testing.T) {
