@@ -43,9 +43,6 @@ func (p *program) ctl(args []string) error {
 		if err := p.settings.Load(p.environ); err != nil {
 			return err
 		}
-		if err := p.settings.CheckListeners(); err != nil {
-			return err
-		}
 		endpoint, err := localEndpoint(p.settings.Server.ListenClientURLs[0])
 		if err != nil {
 			return err

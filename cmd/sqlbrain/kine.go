@@ -63,10 +63,7 @@ what was written since.`,
 			if notes, err = flags.Apply(p.settings); err != nil {
 				return err
 			}
-			if err := p.settings.Load(p.environ); err != nil {
-				return err
-			}
-			return p.settings.CheckListeners()
+			return p.settings.Load(p.environ)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keepWrites && !revert {

@@ -50,13 +50,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 // needs gives cmd these flags of the settings, or all of them, and loads the settings before cmd runs.
 func (p *program) needs(cmd *cobra.Command, flags ...string) {
 	p.settings.Bind(cmd.Flags(), flags...)
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		err := p.settings.Load(p.environ)
-		if err == nil && cmd.Flags().Lookup("listen-client-urls") != nil {
-			err = p.settings.CheckListeners()
-		}
-		return err
-	}
+	cmd.PreRunE = func(*cobra.Command, []string) error { return p.settings.Load(p.environ, flags...) }
 }
 
 // noArgs refuses arguments, which are most often misspelt commands.

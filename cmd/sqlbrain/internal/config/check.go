@@ -12,24 +12,18 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/tlsfiles"
 )
 
-// check judges all values but those of CheckListeners: each by itself, then those that must fit each other.
-func (s *Settings) check() error {
+// check judges all values: each by itself, then those that must fit each other, of the ports if the command takes those.
+func (s *Settings) check(ports bool) error {
 	checks := append(s.bounds, s.checkMemory, s.checkLog, s.checkNames, s.finish, s.checkDatastore)
+	if ports {
+		checks = append(checks, s.checkPeerURLs, s.checkTLS)
+	}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// CheckListeners judges the URLs and TLS settings of the ports together, for commands that take them. Call it after
-// Load. Other commands may have some of them, as from variables that they share with a server.
-func (s *Settings) CheckListeners() error {
-	if err := s.checkPeerURLs(); err != nil {
-		return err
-	}
-	return s.checkTLS()
 }
 
 func (s *Settings) checkNames() error {

@@ -32,10 +32,7 @@ func load(args, environ []string) (*config.Settings, error) {
 	if err := fs.Parse(args); err != nil {
 		return s, config.FlagError(fs, err)
 	}
-	if err := s.Load(environ); err != nil {
-		return s, err
-	}
-	return s, s.CheckListeners()
+	return s, s.Load(environ)
 }
 
 func TestDefaultsAreValid(t *testing.T) {

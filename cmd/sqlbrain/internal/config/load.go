@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ import (
 
 // Load completes the settings, after the command line was parsed, from the
 // environment (KEY=value pairs, as os.Environ returns) and the file, and checks
-// them, see CheckListeners for the rest.
-func (s *Settings) Load(environ []string) error {
+// them for a command with these flags, or all: one that does not listen may have
+// some settings of the ports, as from variables that it shares with a server.
+func (s *Settings) Load(environ []string, names ...string) error {
 	env, err := s.environment(environ)
 	if err != nil {
 		return err
@@ -41,7 +43,7 @@ func (s *Settings) Load(environ []string) error {
 	if err != nil {
 		return err
 	}
-	return s.check()
+	return s.check(len(names) == 0 || slices.Contains(names, "listen-client-urls"))
 }
 
 // Preset sets a setting for a command line of another program. origin is what that command line calls it; the value
