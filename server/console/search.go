@@ -38,7 +38,7 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 	if bytes.Compare(after, key) > 0 {
 		key = after
 	}
-	s := &searcher{text: text, searchBody: searchBody{Keys: []childBody{}, Next: key}}
+	s := &searcher{found: containing(text), searchBody: searchBody{Keys: []childBody{}, Next: key}}
 	whole, err := h.eachKey(r, searchTime, &pb.RangeRequest{Key: key, RangeEnd: end, KeysOnly: true},
 		func(kv *mvccpb.KeyValue) bool {
 			s.add(kv)
@@ -55,27 +55,29 @@ func (h *Handler) search(_ http.ResponseWriter, r *http.Request) (any, error) {
 
 type searcher struct {
 	searchBody
-	text []byte
+	found func(key []byte) bool
 }
 
 func (s *searcher) add(kv *mvccpb.KeyValue) {
 	s.Scanned++
 	s.Next = coder.KeyAfter(kv.Key)
-	if !contains(kv.Key, s.text) {
+	if !s.found(kv.Key) {
 		return
 	}
 	s.Keys = append(s.Keys, childBody{Name: kv.Key, ModRevision: kv.ModRevision, Version: kv.Version,
 		Lease: leaseName(kv.Lease)})
 }
 
-// contains reports whether a key has a text in it, in upper or lower case. bytes.ToLower makes all bytes that are not
-// UTF-8 the same.
-func contains(key, text []byte) bool {
-	lower := bytes.ToLower
-	if !utf8.Valid(key) || !utf8.Valid(text) {
-		lower = lowerASCII
+// containing returns what reports whether a key has text in it, in upper or lower case. bytes.ToLower makes all bytes
+// that are not UTF-8 the same.
+func containing(text []byte) func(key []byte) bool {
+	valid, lower, ascii := utf8.Valid(text), bytes.ToLower(text), lowerASCII(text)
+	return func(key []byte) bool {
+		if valid && utf8.Valid(key) {
+			return bytes.Contains(bytes.ToLower(key), lower)
+		}
+		return bytes.Contains(lowerASCII(key), ascii)
 	}
-	return bytes.Contains(lower(key), lower(text))
 }
 
 func lowerASCII(b []byte) []byte {

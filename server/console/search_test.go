@@ -20,6 +20,6 @@ func TestSearchIgnoresCaseButNotBytes(t *testing.T) {
 		{"/\xff\x00Z", "z"}:  true,
 		{"/\x00\xffz", "ZZ"}: false,
 	} {
-		require.Equal(t, want, contains([]byte(in[0]), []byte(in[1])), "%q", in)
+		require.Equal(t, want, containing([]byte(in[1]))([]byte(in[0])), "%q", in)
 	}
 }
