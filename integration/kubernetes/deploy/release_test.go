@@ -28,8 +28,9 @@ type releaser struct {
 		Env, GOOS, GOARCH, Flags, LDFlags []string
 		Main                              string
 	}
-	Archives []struct{ Files []struct{ Src string } }
-	NFPMs    []struct {
+	Archives  []struct{ Files []struct{ Src string } }
+	Changelog map[string]any
+	NFPMs     []struct {
 		BinDir   string
 		Contents []struct{ Src, Dst, Type string }
 		Scripts  map[string]string
@@ -114,6 +115,8 @@ func TestReleaseNotes(t *testing.T) {
 	out, err := exec.Command(repository+".ci/release-notes", "Unreleased").Output()
 	assert.NoError(t, err, "the change log's own form")
 	assert.NotEmpty(t, out)
+	assert.Contains(t, readText(t, ".github/workflows/release.yml"), "args: release --clean --release-notes=")
+	assert.Empty(t, readReleaser(t).Changelog, "if it is disabled, goreleaser does not read --release-notes")
 }
 
 type workflow struct {
