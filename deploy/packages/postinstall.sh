@@ -1,5 +1,6 @@
 #!/bin/sh
-# After installation and upgrade, of deb and rpm. The service is not started: it needs settings first.
+# After installation and upgrade, of deb and rpm. The service is not started, it needs settings first, nor restarted:
+# members are restarted one after the other.
 set -e
 # The unit reads this file as a credential, so it must exist. It may stay empty.
 if [ ! -e /etc/sqlbrain/datastore-password ]; then
@@ -7,6 +8,4 @@ if [ ! -e /etc/sqlbrain/datastore-password ]; then
 fi
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
-  # Only if it runs, after an upgrade.
-  systemctl try-restart sqlbrain.service
 fi

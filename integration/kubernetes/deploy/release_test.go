@@ -95,8 +95,9 @@ func TestReleaseHasItsFiles(t *testing.T) {
 	assert.Equal(t, "/usr/bin", p.BinDir)
 	password := regexp.MustCompile(`(?m)^LoadCredential=[a-z-]+:(.+)$`).FindStringSubmatch(unit)
 	require.NotNil(t, password)
-	assert.Contains(t, readText(t, p.Scripts["postinstall"]), ">"+password[1]+")",
-		"without the file the unit does not start")
+	install := readText(t, p.Scripts["postinstall"])
+	assert.Contains(t, install, ">"+password[1]+")", "without the file the unit does not start")
+	assert.NotRegexp(t, `systemctl .*start`, install, "an upgrade of packages would restart all members together")
 }
 
 // A version can be released only if CHANGELOG.md describes it.
