@@ -48,7 +48,8 @@ type manifest struct {
 // base is a snapshot file.
 type base struct {
 	Revision int64     `json:"revision"`
-	At       time.Time `json:"at"` // when that was committed
+	Nonce    uint64    `json:"nonce"` // another process may make a base of the revision with other bytes
+	At       time.Time `json:"at"`    // when that was committed
 	// Age is that of the manifest at a time when the base had all commits.
 	Age   time.Duration `json:"age_ns"`
 	Bytes int64         `json:"bytes"`
@@ -66,11 +67,11 @@ func (m manifest) equal(other manifest) bool {
 	return err == nil && oerr == nil && bytes.Equal(one, two)
 }
 
-func (b base) name() string { return fmt.Sprintf("base-%020d.db", b.Revision) }
+func (b base) name() string { return fmt.Sprintf("base-%020d-%016x.db", b.Revision, b.Nonce) }
 
-// baseNamed returns the base of which a file has the name, with its revision only.
+// baseNamed returns the base of which a file has the name, with what is in it only.
 func baseNamed(name string) (b base, ok bool) {
-	_, err := fmt.Sscanf(name, "base-%d.db", &b.Revision)
+	_, err := fmt.Sscanf(name, "base-%d-%x.db", &b.Revision, &b.Nonce)
 	return b, err == nil && name == b.name()
 }
 

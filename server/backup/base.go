@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -166,7 +167,7 @@ func (a archive) removeOld(ctx context.Context, bases []base) error {
 		s, isSegment := segmentNamed(name)
 		b, isBase := baseNamed(name)
 		if isSegment && !needed(s, bases) || isBase && b.Revision < bases[len(bases)-1].Revision &&
-			!slices.ContainsFunc(bases, func(x base) bool { return x.Revision == b.Revision }) {
+			!slices.ContainsFunc(bases, func(x base) bool { return x.name() == name }) {
 			old = append(old, name)
 		}
 	}
@@ -217,7 +218,7 @@ func (s *shipper) abandonBase() {
 // baseOf returns a base of a revision, with what the log says about it.
 func (s *shipper) baseOf(ctx context.Context, revision int64) (b base, err error) {
 	commit, err := history.New(s.Store, s.mark.Read).CommitOf(ctx, revision)
-	return base{Revision: revision, At: commit.At, Age: s.age()}, err
+	return base{Revision: revision, Nonce: rand.Uint64(), At: commit.At, Age: s.age()}, err
 }
 
 // writeBase writes the store at its newest revision, from which the log continues.

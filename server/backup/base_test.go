@@ -367,6 +367,52 @@ func TestTwoShippersDoNotMakeBasesAllTheTime(t *testing.T) {
 	require.NotNil(t, one.next)
 }
 
+// TestTwoBasesOfOneRevision: two shippers make one each. The second is refused, does not replace the first, and goes
+// once there is a newer base.
+func TestTwoBasesOfOneRevision(t *testing.T) {
+	random := rand.New(rand.NewPCG(45, 46))
+	w := newWorld(t)
+	id, err := age.GenerateX25519Identity() // no two encrypted files are equal
+	require.NoError(t, err)
+	w.recipients, w.identities = []age.Recipient{id.Recipient()}, []age.Identity{id}
+	w.write(3, random)
+	one, two := w.shipper(), w.shipper()
+	files := func() (revisions []int64) {
+		_, damages, err := Verify(t.Context(), w.source())
+		require.NoError(t, err)
+		require.Empty(t, damages)
+		names, err := w.place.List(t.Context())
+		require.NoError(t, err)
+		for _, name := range names {
+			if b, ok := baseNamed(name); ok {
+				revisions = append(revisions, b.Revision)
+			}
+		}
+		return revisions
+	}
+	require.NoError(t, one.step(t.Context()))
+	require.ErrorIs(t, two.step(t.Context()), errChanged)
+	first := w.Revision()
+	require.Equal(t, []int64{first, first}, files())
+
+	w.write(3, random)
+	require.NoError(t, one.step(t.Context()))
+	require.NoError(t, two.open(t.Context()))
+	for _, s := range []*shipper{one, two} {
+		s.BaseInterval = time.Nanosecond
+		require.NoError(t, s.maintain(t.Context()))
+		<-s.next.job.done
+	}
+	for one.next != nil || one.dirty || one.removal != nil {
+		require.NoError(t, one.maintain(t.Context()))
+		if one.removal != nil {
+			<-one.removal.done
+		}
+	}
+	require.ErrorIs(t, two.maintain(t.Context()), errChanged)
+	require.Equal(t, []int64{first, w.Revision(), w.Revision()}, files())
+}
+
 func TestReasonsOfFailures(t *testing.T) {
 	for reason, err := range map[string]error{
 		"place": ofPlace(errSealed), "denied": fmt.Errorf("reading: %w", &fs.PathError{Err: fs.ErrPermission}),
@@ -421,8 +467,9 @@ func TestFilesOfOthersStay(t *testing.T) {
 	s := w.shipper()
 	require.NoError(t, s.writeBase(t.Context()))
 	var kept []string
-	for _, name := range []string{"log-2-1-27.txt", "log-2-3-restore-drill.seg", "base-1.db.md",
-		"base-00000000000000000001.db.before", "log-00000000000000000009-00000000000000000002-0123456789abcdef.seg"} {
+	for _, name := range []string{"log-2-1-27.txt", "log-2-3-restore-drill.seg", "base-1-1.db",
+		"base-00000000000000000001-0000000000000001.db.before",
+		"log-00000000000000000009-00000000000000000002-0123456789abcdef.seg"} {
 		require.NoError(t, w.place.Create(t.Context(), name, put(nil)))
 		kept = append(kept, name)
 	}

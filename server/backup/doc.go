@@ -4,10 +4,10 @@
 // A Place, which is a directory or a bucket, holds:
 //
 //	manifest.json           the cluster, the bases, the newest segment, and until when the backup is complete
-//	base-R.db               the store at revision R
+//	base-R-NONCE.db         the store at revision R
 //	log-A-B-HASH.seg        the commits of the revisions A to B; with B = A-1 none
 //
-// Segments never change. Each file has its name once it is complete and flushed, and the manifest names it
+// Bases and segments never change. Each file has its name once it is complete and flushed, and the manifest names it
 // afterwards. A file that the manifest does not lead to is no part of the backup.
 //
 // All but the manifest may be encrypted: seal.go.
@@ -28,8 +28,9 @@
 //     but not while the shipper catches up: the log does not have their changes. While no key is written, a segment
 //     without commits follows each change of users and roles (TestUsersOfAnIdleTable). The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
-//   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: the bytes
-//     of a segment decide its name (TestTwoShippers, TestShipToObjectStorage).
+//   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: each base
+//     has a name of its own, and the bytes of a segment decide its name (TestTwoShippers, TestTwoBasesOfOneRevision,
+//     TestShipToObjectStorage).
 //   - A new base follows daily, or when the segments are larger than the newest one. A segment ends at its revision, so
 //     it leaves no gap (TestNewBasesLeaveNoGap). What no kept moment needs is removed from the manifest, and then from
 //     the place, at the next start too (TestRetentionKeepsEveryMoment, TestIdleTableIsContinued). Both go by how long the
