@@ -266,7 +266,7 @@ func TestBackupUnderFaults(t *testing.T) {
 				if w.ended.Before(moment) {
 					least = max(least, w.revision)
 				}
-				if w.began.After(moment) {
+				if w.began.Truncate(time.Millisecond).After(moment) { // the times of commits are in milliseconds
 					most = min(most, w.revision-1)
 				}
 			}
