@@ -30,8 +30,8 @@ import (
 // A passive checkpoint waits for nothing. While clients read the table all the time, there is always a
 // reader that needs the log, and it only grows. Then a restarting one waits for the readers of that
 // moment, for restartWait at most, while commits wait for it. If a reader takes longer than that, it is
-// tried again when the log has grown by a quarter. So the log has twice checkpointFrames, or a quarter
-// more than it had when the longest read ended.
+// tried again when the log has grown by a quarter; not at all while one such as a backup needs checkpointFrames of it.
+// So the log has twice checkpointFrames, or a quarter more than it had when the longest read ended.
 
 // keptLog is the size in bytes to which a log that grew beyond it is truncated when it begins anew.
 const keptLog = 64 << 20
@@ -96,7 +96,7 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 	}
 	switch left := frames - moved; {
 	case err != nil:
-	case frames >= c.restartAt:
+	case frames >= c.restartAt && left < checkpointFrames:
 		c.restartAt = frames + frames/4
 		_ = e.checkpointAfterReaders(ctx, conn, restartLog) // logged
 	case left >= movedBeside:

@@ -71,6 +71,31 @@ func TestLogIsBoundedWhileClientsRead(t *testing.T) {
 	}
 }
 
+// TestCommitsDoNotWaitForALongRead, each of which would only cost it restartWait.
+func TestCommitsDoNotWaitForALongRead(t *testing.T) {
+	frames := checkpointFrames
+	checkpointFrames = 100
+	t.Cleanup(func() { checkpointFrames = frames }) // after the store is closed
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	put(t, s, "k", 1)
+	reader := beginRead(t, s)
+	put(t, s, "k", restartFrames()<<12)
+	conn, err := s.Database().Write().DB.Conn(t.Context())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	e := &engine{checkpoints: newCheckpoints(), logger: slog.New(slog.DiscardHandler)}
+	waits := func() bool {
+		e.checkpoints.changed = countPages
+		e.committed(t.Context(), conn, nil)
+		return e.checkpoints.restartAt != restartFrames()
+	}
+	require.False(t, waits())
+	require.NoError(t, reader.Rollback())
+	_, err = conn.ExecContext(t.Context(), moveFrames)
+	require.NoError(t, err)
+	require.True(t, waits())
+}
+
 // TestFramesAreMovedBesideCommits: long before the log begins anew.
 func TestFramesAreMovedBesideCommits(t *testing.T) {
 	beside, pages := movedBeside, countPages
