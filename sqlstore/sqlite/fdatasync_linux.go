@@ -9,10 +9,11 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// fdatasync flushes the data of a file, and its size if that changed. Tests replace both.
+// fdatasync flushes the data of a file, and its size if that changed. Tests replace these.
 var (
 	fdatasync       = unix.Fdatasync
 	kernelFdatasync = flushByKernel
+	syncFileRange   = unix.SyncFileRange
 )
 
 // smallCommit is how many bytes of log a commit of one create or two has at most. So few are committed together
@@ -39,4 +40,10 @@ func syncData(_ *libc.TLS, file uintptr, _ int32, unsynced int) int32 {
 		f.FlastErrno = int32(errno)
 	}
 	return sqlite3.SQLITE_IOERR_FSYNC
+}
+
+// startWriteback has the disk begin with what the cache of the operating system has of a file, and does not wait for it.
+// Whatever fails is an error of the next flush, as if the system had begun by itself.
+func startWriteback(file uintptr) {
+	_ = syncFileRange(int(at[sqlite3.TunixFile](file).Fh), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 }

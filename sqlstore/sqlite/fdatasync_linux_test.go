@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
 // replaceDataSync replaces both ways to flush a log during the test, which must not be parallel.
@@ -79,4 +81,22 @@ func TestWhoFlushesTheLog(t *testing.T) {
 		require.Equal(t, errors.Is(c.kernel, unix.EIO), rc != sqlite3.SQLITE_OK, "%+v", c)
 		require.Zero(t, walFileOf(file).unsynced)
 	}
+}
+
+// TestDiskBeginsWithTheDatabaseBeforeItsFlush: whenever a checkpoint has moved writebackSize.
+func TestDiskBeginsWithTheDatabaseBeforeItsFlush(t *testing.T) {
+	begun := 0
+	syncFileRange = func(descriptor int, offset, bytes int64, flags int) error {
+		begun++
+		return unix.SyncFileRange(descriptor, offset, bytes, flags)
+	}
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	t.Cleanup(func() { syncFileRange = unix.SyncFileRange }) // after the store is closed
+	put(t, s, "k", 3*writebackSize)
+	conn, err := s.Database().Write().DB.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), moveFrames)
+	require.NoError(t, err)
+	require.Equal(t, 3, begun)
 }

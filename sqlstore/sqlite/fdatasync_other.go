@@ -8,3 +8,5 @@ import "modernc.org/libc"
 func syncData(tls *libc.TLS, file uintptr, flags int32, _ int) int32 {
 	return function[syncFile](walFileOf(file).base.FxSync)(tls, file, flags)
 }
+
+func startWriteback(uintptr) {}

@@ -11,8 +11,9 @@ import (
 
 // SQLite writes each page of a commit to the write-ahead log in two calls, one for a header and
 // one for the page. The write-coalescing VFS collects them and writes up to bufferSize in one call.
-// Everything else it passes on to SQLite's default VFS, but for two things: on Linux it flushes the
-// log by fdatasync (fdatasync_linux.go), and it keeps the log's file when SQLite removes it.
+// Everything else it passes on to SQLite's default VFS, but for three things: on Linux it flushes the
+// log by fdatasync (fdatasync_linux.go), there too the disk begins with the database before it is flushed
+// (vfsWriteDatabase), and it keeps the log's file when SQLite removes it.
 //
 // The buffer is written before the log is read, and before the sync that ends each commit with
 // synchronous = FULL (Check requires it). SQLite shows the commit to other connections only after
@@ -32,6 +33,9 @@ const (
 	// bufferSize is at least a page. SQLite's VFS for Unix cannot write more than 128 KiB in one
 	// call.
 	bufferSize = 64 << 10
+	// writebackSize is how many bytes of a database the cache of the operating system gets before the disk begins with
+	// them.
+	writebackSize = 256 << 10
 )
 
 // walFile is the state of one log, or of a database. It follows what the default VFS keeps for a
@@ -40,6 +44,8 @@ type walFile struct {
 	methods sqlite3.Tsqlite3_io_methods  // of this file
 	base    *sqlite3.Tsqlite3_io_methods // of the default VFS
 
+	unsynced int // bytes written since the last sync, or since the disk began with them
+
 	log uintptr // of a database: its open log, 0 for none
 
 	// Of a log:
@@ -47,7 +53,6 @@ type walFile struct {
 	buffer   uintptr // of bufferSize; 0 before the first write
 	offset   int64   // in the file, of the start of buffer
 	buffered int     // bytes in buffer and not in the file
-	unsynced int     // bytes written since the last sync
 	synced   bool    // by the default VFS, with its entry in the directory
 }
 
@@ -122,6 +127,7 @@ func vfsOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) i
 	f.FpMethods = file + uintptr(baseVFS.FszOsFile) // methods is the first field
 	if flags&sqlite3.SQLITE_OPEN_WAL == 0 {
 		w.methods.FxShmLock = pointer(vfsShmLock)
+		w.methods.FxWrite = pointer(vfsWriteDatabase)
 		return rc
 	}
 	w.database = sqlite3.Xsqlite3_database_file_object(tls, name)
@@ -198,6 +204,19 @@ func vfsSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	}
 	w.synced = true // or the process ends: see exitIfFlushFailed
 	return function[syncFile](w.base.FxSync)(tls, file, flags)
+}
+
+// vfsWriteDatabase is called by checkpoints. SQLite flushes the database only at the end of one after which the log can
+// begin anew, which a commit waits for: without this, the disk would only then begin with what all checkpoints since the
+// last such one have moved.
+func vfsWriteDatabase(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
+	w := walFileOf(file)
+	rc := function[transfer](w.base.FxWrite)(tls, file, data, n, offset)
+	if w.unsynced += int(n); w.unsynced >= writebackSize {
+		w.unsynced = 0
+		startWriteback(file)
+	}
+	return rc
 }
 
 // writeLock is the number of the lock that SQLite holds while it writes to the log.
