@@ -9,6 +9,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
@@ -31,6 +32,9 @@ func (c *revokeCommand) Prefetched() *write.Prefetch { return c.keys }
 
 // Evaluate implements write.Command.
 func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
+	if err := c.l.cfg.Alarms.CheckWrite(false); err != nil {
+		return err
+	}
 	row, ok := tx.Lease(c.id)
 	if !ok {
 		return mvcc.ErrLeaseNotFound
@@ -68,6 +72,9 @@ func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
 // at most revocationKeys keys, else a chunk. It waits for room until ctx ends, and then takes
 // at most RequestTimeout.
 func (l *Lessor) revokeChunk(ctx context.Context, as auth.Permit, c *revokeCommand) (err error) {
+	if err := l.cfg.Alarms.CheckWrite(false); err != nil {
+		return err
+	}
 	bounded, cancel := l.bound(ctx)
 	c.keys, err = l.pipeline.PrefetchLease(bounded, c.id, c.after, write.SmallLease)
 	cancel()
@@ -159,9 +166,11 @@ func (l *Lessor) expire(ctx context.Context, le *lease) {
 		le.failures++
 		pause := revoking.Pause(le.failures)
 		le.due = le.due.Add(pause)
-		l.cfg.Metrics.revocationErrors.Inc()
-		l.cfg.Log.Warn("revoking an expired lease failed, trying again",
-			"lease", fmt.Sprintf("%016x", uint64(le.id)), "attempt", le.failures, "pause", pause, "error", err)
+		if !errors.Is(err, quota.ErrCorrupt) { // the alarm is in the log
+			l.cfg.Metrics.revocationErrors.Inc()
+			l.cfg.Log.Warn("revoking an expired lease failed, trying again",
+				"lease", fmt.Sprintf("%016x", uint64(le.id)), "attempt", le.failures, "pause", pause, "error", err)
+		}
 	}
 	if l.leases[le.id] == le {
 		l.enqueue(le)

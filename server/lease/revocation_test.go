@@ -10,12 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/server/auth"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
 	"github.com/sqlbrain/sqlbrain/server/mvcc/write"
+	"github.com/sqlbrain/sqlbrain/server/quota"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 )
 
@@ -200,6 +202,45 @@ func TestFailedRevocationBacksOff(t *testing.T) {
 		store.onAttached(nil)
 		_, err := l.keepAlive(7)
 		require.ErrorIs(t, err, mvcc.ErrLeaseNotFound)
+	})
+}
+
+// TestCorruptAlarmKeepsLeases checks that neither the time, nor a revocation that is under way when the alarm is raised,
+// deletes keys. The lease ends after the alarm.
+func TestCorruptAlarmKeepsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaulty(t)
+		var alarms *quota.Alarms
+		var reads atomic.Int64
+		store.onAttached(func(context.Context) error { reads.Add(1); return nil })
+		l := lead(t, store, func(c *Config) { alarms = c.Alarms })
+		l.grant(7, 10)
+		l.put("k", 7)
+		begun := l.revokeCommand(7)
+		before := reads.Load()
+		alarm := coder.EncodeAlarmKey(1, quota.AlarmCorrupt)
+		b := store.BeginBatchWrite()
+		b.Put(alarm, coder.Empty())
+		require.NoError(t, b.Commit(t.Context()))
+		require.NoError(t, alarms.Load(t.Context()))
+		require.ErrorIs(t, l.pipeline.Submit(t.Context(), auth.System, begun), quota.ErrCorrupt)
+		_, err := l.revoke(7)
+		require.ErrorIs(t, err, quota.ErrCorrupt)
+		time.Sleep(time.Minute)
+		require.Equal(t, "k", l.keys())
+		require.Equal(t, before, reads.Load(), "keys were read in vain")
+		require.Zero(t, testutil.ToFloat64(l.lessor.cfg.Metrics.revocationErrors))
+		st, err := l.lessor.TimeToLive(t.Context(), auth.System, 7, true)
+		require.NoError(t, err)
+		require.Equal(t, Status{ID: 7, GrantedTTL: 10, TTL: -50, Keys: [][]byte{[]byte("k")}}, st, "as etcd answers")
+
+		b = store.BeginBatchWrite()
+		b.Del(alarm)
+		require.NoError(t, b.Commit(t.Context()))
+		require.NoError(t, alarms.Load(t.Context()))
+		time.Sleep(revoking.Max)
+		synctest.Wait()
+		require.Empty(t, l.keys())
 	})
 }
 
