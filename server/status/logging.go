@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/sqlbrain/sqlbrain/server/cluster/link"
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
@@ -148,22 +150,76 @@ func responseText(resp any, err error) string {
 	return size
 }
 
-// requestText describes a request on keys without the values in it. Other
-// requests are not described: those of the Auth service hold passwords.
+// requestText describes a request on keys without the values in it, as etcd does, in about textBytes. Other requests are
+// not described: those of the Auth service hold passwords.
 func requestText(req any) string {
-	switch r := req.(type) {
-	case *pb.RangeRequest:
-		return r.String()
-	case *pb.DeleteRangeRequest:
-		return r.String()
-	case *pb.CompactionRequest:
-		return r.String()
-	case *pb.PutRequest:
-		if s, ok := pb.NewLoggablePutRequest(r).(interface{ String() string }); ok {
-			return s.String()
-		}
-	case *pb.TxnRequest:
-		return pb.NewLoggableTxnRequest(r).String()
+	m, ok := req.(proto.Message)
+	if !ok {
+		return ""
 	}
-	return ""
+	e := excerpt{left: textBytes}
+	text := ""
+	switch req.(type) {
+	case *pb.RangeRequest, *pb.DeleteRangeRequest, *pb.CompactionRequest:
+		text = e.of(m).(fmt.Stringer).String()
+	case *pb.PutRequest:
+		text = pb.NewLoggablePutRequest(e.of(m).(*pb.PutRequest)).(fmt.Stringer).String()
+	case *pb.TxnRequest:
+		text = pb.NewLoggableTxnRequest(e.of(m).(*pb.TxnRequest)).String()
+	}
+	if e.cut || len(text) > textBytes {
+		text = fmt.Sprintf("%s…(%d bytes)", strings.ToValidUTF8(text[:min(len(text), textBytes)], ""), proto.Size(m))
+	}
+	return text
+}
+
+const (
+	textBytes = 4 << 10
+	textDepth = 8 // in messages: a nested transaction is two
+)
+
+// excerpt copies as much of a request as is logged. What etcd does to render one takes several times its size for each
+// level of it.
+type excerpt struct {
+	left int // bytes
+	cut  bool
+}
+
+func (e *excerpt) of(m proto.Message) proto.Message {
+	return e.message(m.ProtoReflect(), textDepth).Interface()
+}
+
+func (e *excerpt) message(m protoreflect.Message, depth int) protoreflect.Message {
+	to := m.New()
+	if e.take(16) < 16 || depth == 0 {
+		e.cut = true
+		return to
+	}
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		switch f := fields.Get(i); {
+		case !m.Has(f):
+		case f.IsList():
+			list, into := m.Get(f).List(), to.Mutable(f).List()
+			for i := 0; i < list.Len() && !e.cut; i++ {
+				into.Append(protoreflect.ValueOfMessage(e.message(list.Get(i).Message(), depth-1)))
+			}
+		case f.Message() != nil:
+			to.Set(f, protoreflect.ValueOfMessage(e.message(m.Get(f).Message(), depth-1)))
+		case f.Kind() == protoreflect.BytesKind && f.Name() != "value": // only the size of a value is shown
+			b := m.Get(f).Bytes()
+			to.Set(f, protoreflect.ValueOfBytes(b[:e.take(len(b))]))
+		default:
+			to.Set(f, m.Get(f))
+		}
+	}
+	return to
+}
+
+// take returns how many of n bytes are shown.
+func (e *excerpt) take(n int) int {
+	taken := min(n, e.left)
+	e.left -= taken
+	e.cut = e.cut || taken < n
+	return taken
 }
