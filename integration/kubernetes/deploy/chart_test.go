@@ -488,7 +488,15 @@ func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 	var rules map[string]any
 	require.NoError(t, yaml.Unmarshal(text, &rules))
 	require.NotEmpty(t, rules["groups"])
-	assert.Equal(t, rules, m.custom["PrometheusRule"]["spec"])
+	v := values(t, "mysql")
+	v["metrics"].(map[string]any)["serviceMonitor"] = map[string]any{"enabled": false}
+	unknownJob, _ := readChart(t, v)
+	assert.Equal(t, rules, unknownJob.custom["PrometheusRule"]["spec"])
+	groups := m.custom["PrometheusRule"]["spec"].(map[string]any)["groups"].([]any)
+	last := len(groups) - 1
+	assert.Equal(t, rules["groups"], groups[:last])
+	absent := groups[last].(map[string]any)["rules"].([]any)[0].(map[string]any)
+	assert.Equal(t, `absent(up{job="sqlbrain/storage/sqlbrain"})`, absent["expr"], "of pods that are gone no series is left")
 
 	text, err = os.ReadFile(folder + "grafana/sqlbrain.json")
 	require.NoError(t, err)

@@ -134,6 +134,13 @@ var scenes = map[string][]scene{
 		{"one is stopped", []string{a("sqlbrain_members", `state="silent"`, "0x20"),
 			a("sqlbrain_members", `state="stopped"`, "1x20")}, nil},
 	},
+	"SqlbrainMembersStopped": {
+		{"two of three", []string{a("sqlbrain_members", `state="alive"`, "3x3 1x40"),
+			a("sqlbrain_members", `state="stopped"`, "0x3 2x40")}, job},
+		{"for an upgrade", []string{a("sqlbrain_members", `state="stopped"`, "0x5 1x20 0x20")}, nil},
+		{"one is removed", []string{a("sqlbrain_members", `state="alive"`, "2x40"),
+			a("sqlbrain_members", `state="stopped"`, "0x40")}, nil},
+	},
 	"SqlbrainFollowerBehind": {
 		{"far", []string{
 			a("etcd_debugging_mvcc_current_revision", "", "20000+100x20"),
@@ -258,6 +265,11 @@ var scenes = map[string][]scene{
 		{"for a moment", []string{a("sqlbrain_backup_age_seconds", "", "6x3 310 6x12")}, nil},
 		{"another member leads", []string{a("sqlbrain_backup_age_seconds", "", "6x10 _x10"),
 			b("sqlbrain_backup_age_seconds", "", "_x12 20 6x8")}, nil},
+	},
+	"SqlbrainBackupGap": {
+		{"a new base", []string{a("sqlbrain_backup_gaps_total", "", "0x10 1x5")}, job},
+		{"long ago", []string{a("sqlbrain_backup_gaps_total", "", "7x40"), b("sqlbrain_backup_gaps_total", "", "_x9 0x30")},
+			nil},
 	},
 	"SqlbrainAuditLogFailing": {
 		{"one of two", []string{a("sqlbrain_audit_failing", "", "0x12"), b("sqlbrain_audit_failing", "", "0x3 1x12")},

@@ -62,6 +62,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end }}
 
+{{- /* The label job of the metrics: alerts take one value for one cluster, and look for sqlbrain in it. */ -}}
+{{- define "sqlbrain.job" -}}
+sqlbrain/{{ .Release.Namespace }}/{{ include "sqlbrain.fullname" . }}
+{{- end }}
+
 {{- define "sqlbrain.scheme" -}}
 {{ ternary "https" "http" (ne .Values.tls.secretName "") }}
 {{- end }}
