@@ -150,8 +150,8 @@ func responseText(resp any, err error) string {
 	return size
 }
 
-// requestText describes a request on keys without the values in it, as etcd does, in about textBytes. Other requests are
-// not described: those of the Auth service hold passwords.
+// requestText describes a request on keys without the values in it, as etcd does, in about textBytes. Other
+// requests are not described: those of the Auth service hold passwords.
 func requestText(req any) string {
 	m, ok := req.(proto.Message)
 	if !ok {
