@@ -56,7 +56,7 @@ func (l *Lessor) Grant(ctx context.Context, as auth.Permit, id, ttl int64) (Stat
 // revocationKeys, else in several. It returns when all keys are deleted, which may take
 // longer than RequestTimeout. If ctx ends earlier, the revocation continues. Revoke returns
 // the revision of the last deletion, or the current one if the lease had no keys. Errors:
-// mvcc.ErrLeaseNotFound, quota.ErrCorrupt, those of write.Pipeline.Submit.
+// mvcc.ErrLeaseNotFound, those of quota.Space.CheckDelete and of write.Pipeline.Submit.
 func (l *Lessor) Revoke(ctx context.Context, as auth.Permit, id int64) (int64, error) {
 	bounded, cancel := l.bound(ctx)
 	defer cancel()

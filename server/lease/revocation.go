@@ -32,7 +32,7 @@ func (c *revokeCommand) Prefetched() *write.Prefetch { return c.keys }
 
 // Evaluate implements write.Command.
 func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
-	if err := c.l.cfg.Alarms.CheckWrite(false); err != nil {
+	if err := c.l.cfg.Space.CheckDelete(); err != nil {
 		return err
 	}
 	row, ok := tx.Lease(c.id)
@@ -72,7 +72,7 @@ func (c *revokeCommand) Evaluate(_ context.Context, tx *write.Tx) error {
 // at most revocationKeys keys, else a chunk. It waits for room until ctx ends, and then takes
 // at most RequestTimeout.
 func (l *Lessor) revokeChunk(ctx context.Context, as auth.Permit, c *revokeCommand) (err error) {
-	if err := l.cfg.Alarms.CheckWrite(false); err != nil {
+	if err := l.cfg.Space.CheckDelete(); err != nil {
 		return err
 	}
 	bounded, cancel := l.bound(ctx)
@@ -166,7 +166,7 @@ func (l *Lessor) expire(ctx context.Context, le *lease) {
 		le.failures++
 		pause := revoking.Pause(le.failures)
 		le.due = le.due.Add(pause)
-		if !errors.Is(err, quota.ErrCorrupt) { // the alarm is in the log
+		if !errors.Is(err, quota.ErrCorrupt) && !errors.Is(err, quota.ErrNoSpace) { // the alarm is in the log
 			l.cfg.Metrics.revocationErrors.Inc()
 			l.cfg.Log.Warn("revoking an expired lease failed, trying again",
 				"lease", fmt.Sprintf("%016x", uint64(le.id)), "attempt", le.failures, "pause", pause, "error", err)

@@ -205,43 +205,63 @@ func TestFailedRevocationBacksOff(t *testing.T) {
 	})
 }
 
-// TestCorruptAlarmKeepsLeases checks that neither the time, nor a revocation that is under way when the alarm is raised,
-// deletes keys. The lease ends after the alarm.
-func TestCorruptAlarmKeepsLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newFaulty(t)
-		var alarms *quota.Alarms
-		var reads atomic.Int64
-		store.onAttached(func(context.Context) error { reads.Add(1); return nil })
-		l := lead(t, store, func(c *Config) { alarms = c.Alarms })
-		l.grant(7, 10)
-		l.put("k", 7)
-		begun := l.revokeCommand(7)
-		before := reads.Load()
-		alarm := coder.EncodeAlarmKey(1, quota.AlarmCorrupt)
-		b := store.BeginBatchWrite()
-		b.Put(alarm, coder.Empty())
-		require.NoError(t, b.Commit(t.Context()))
-		require.NoError(t, alarms.Load(t.Context()))
-		require.ErrorIs(t, l.pipeline.Submit(t.Context(), auth.System, begun), quota.ErrCorrupt)
-		_, err := l.revoke(7)
-		require.ErrorIs(t, err, quota.ErrCorrupt)
-		time.Sleep(time.Minute)
-		require.Equal(t, "k", l.keys())
-		require.Equal(t, before, reads.Load(), "keys were read in vain")
-		require.Zero(t, testutil.ToFloat64(l.lessor.cfg.Metrics.revocationErrors))
-		st, err := l.lessor.TimeToLive(t.Context(), auth.System, 7, true)
-		require.NoError(t, err)
-		require.Equal(t, Status{ID: 7, GrantedTTL: 10, TTL: -50, Keys: [][]byte{[]byte("k")}}, st, "as etcd answers")
+// fullDisk is a store with a reserve of space.
+type fullDisk struct {
+	*faulty
+	free atomic.Int64
+}
 
-		b = store.BeginBatchWrite()
-		b.Del(alarm)
-		require.NoError(t, b.Commit(t.Context()))
-		require.NoError(t, alarms.Load(t.Context()))
-		time.Sleep(revoking.Max)
-		synctest.Wait()
-		require.Empty(t, l.keys())
-	})
+func (s *fullDisk) FreeSpace(context.Context) (free, reserve int64, err error) {
+	return s.free.Load(), 10, nil
+}
+
+// TestAlarmKeepsLeases checks that neither the time, nor a revocation that is under way when deletes begin to be
+// refused, deletes keys. The lease ends afterwards.
+func TestAlarmKeepsLeases(t *testing.T) {
+	for _, why := range []error{quota.ErrCorrupt, quota.ErrNoSpace} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &fullDisk{faulty: newFaulty(t)}
+			store.free.Store(100)
+			var cfg Config
+			var reads atomic.Int64
+			store.onAttached(func(context.Context) error { reads.Add(1); return nil })
+			l := lead(t, store, func(c *Config) { cfg = *c })
+			l.grant(7, 10)
+			l.put("k", 7)
+			begun := l.revokeCommand(7)
+			before := reads.Load()
+			alarm := coder.EncodeAlarmKey(1, quota.AlarmCorrupt)
+			if why == quota.ErrNoSpace {
+				store.free.Store(1)
+			} else {
+				b := store.BeginBatchWrite()
+				b.Put(alarm, coder.Empty())
+				require.NoError(t, b.Commit(t.Context()))
+			}
+			require.NoError(t, cfg.Alarms.Load(t.Context()))
+			require.NoError(t, cfg.Space.Refresh(t.Context()))
+			require.ErrorIs(t, l.pipeline.Submit(t.Context(), auth.System, begun), why)
+			_, err := l.revoke(7)
+			require.ErrorIs(t, err, why)
+			time.Sleep(time.Minute)
+			require.Equal(t, "k", l.keys())
+			require.Equal(t, before, reads.Load(), "keys were read in vain")
+			require.Zero(t, testutil.ToFloat64(cfg.Metrics.revocationErrors))
+			st, err := l.lessor.TimeToLive(t.Context(), auth.System, 7, true)
+			require.NoError(t, err)
+			require.Equal(t, Status{ID: 7, GrantedTTL: 10, TTL: -50, Keys: [][]byte{[]byte("k")}}, st, "as in etcd")
+
+			b := store.BeginBatchWrite()
+			b.Del(alarm)
+			require.NoError(t, b.Commit(t.Context()))
+			store.free.Store(100)
+			require.NoError(t, cfg.Alarms.Load(t.Context()))
+			require.NoError(t, cfg.Space.Refresh(t.Context()))
+			time.Sleep(revoking.Max)
+			synctest.Wait()
+			require.Empty(t, l.keys())
+		})
+	}
 }
 
 // TestRegrantedLeaseIsNotRevokedAsExpired lets a client revoke an expired lease and grant its

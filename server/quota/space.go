@@ -229,14 +229,13 @@ func (s *Space) Quota() int64 { return s.quota }
 // Admit returns the error of the transaction t while alarms are raised or space is short, see
 // Alarms.CheckWrite, Check and CheckDelete.
 func (s *Space) Admit(t *mvcc.Txn) error {
-	puts := t.Puts()
-	if err := s.alarms.CheckWrite(puts); err != nil {
+	if !t.Puts() {
+		return s.CheckDelete()
+	}
+	if err := s.alarms.CheckWrite(true); err != nil {
 		return err
 	}
-	if puts {
-		return s.Check(t.Cost())
-	}
-	return s.CheckDelete()
+	return s.Check(t.Cost())
 }
 
 // Check returns ErrNoSpace if a write of about cost bytes would reach the quota. It then
@@ -254,9 +253,12 @@ func (s *Space) Check(cost int64) error {
 	return ErrNoSpace
 }
 
-// CheckDelete returns ErrNoSpace if what is left of the disk is for compaction: what is deleted takes space until it
-// is compacted.
+// CheckDelete returns the error of a write that only deletes: ErrCorrupt while that alarm is raised, or ErrNoSpace if
+// what is left of the disk is for compaction: what is deleted takes space until it is compacted.
 func (s *Space) CheckDelete() error {
+	if err := s.alarms.CheckWrite(false); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.scarce {

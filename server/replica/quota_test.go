@@ -87,6 +87,7 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	b := open(t, store, nil)
 	mustTxn(t, b, put("k", "v"))
 	mustGrant(t, b, 5, 100)
+	mustGrant(t, b, 6, 100)
 	closeReplica(t, b)
 	store.reserve.Store(4)
 	store.free.Store(2)
@@ -112,6 +113,9 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 		t.Errorf("a snapshot has the alarms %v", got)
 	}
 	mustTxn(t, b, del("k"))
+	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, 5); err != nil {
+		t.Errorf("a revocation: %v", err)
+	}
 	refresh := func(free int64) {
 		t.Helper()
 		store.free.Store(free)
@@ -123,8 +127,8 @@ func TestFullDiskTakesDeletesAndCompaction(t *testing.T) {
 	if _, err := b.Txn(t.Context(), auth.System, del("k"), true); !errors.Is(err, quota.ErrNoSpace) {
 		t.Errorf("a delete that takes the space of a compaction: %v", err)
 	}
-	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, 5); err != nil {
-		t.Errorf("a revocation: %v", err)
+	if _, err := lessor(t, b).Revoke(t.Context(), auth.System, 6); !errors.Is(err, quota.ErrNoSpace) {
+		t.Errorf("a revocation that takes the space of a compaction: %v", err)
 	}
 	if _, err := b.Compact(t.Context(), auth.System, b.Revision(), true); err != nil {
 		t.Errorf("a compaction: %v", err)
