@@ -41,7 +41,7 @@ var (
 	// checkpointFrames: fewer checkpoints make a third to twice as many more writes a second, at the cost of an
 	// occasional slow write and a log of about 40 MB.
 	checkpointFrames = 10_000
-	movedBeside      = 1_000
+	movedBeside      = 2_500
 	// countPages is the number of changed pages, as estimated, after which the log's frames are counted.
 	countPages  = 500
 	restartWait = 100 * time.Millisecond
