@@ -230,3 +230,36 @@ func TestLockFewStreams(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
+
+// Calls that wait have a watch, and all share the process's connection to itself.
+func TestLocksAreHandedOverWhileOthersObserve(t *testing.T) {
+	const streams = 2
+	s := startReplica(t, func(c *Config) { c.MaxConcurrentStreams = streams })
+	ctx, election := testContext(t), epb.NewElectionClient(dial(t, s))
+	won, err := election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Value: []byte("first")})
+	require.NoError(t, err)
+	var observers []epb.Election_ObserveClient
+	for i := range 2 * streams {
+		ctx := metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, fmt.Sprint(i)) // a stream of watches each
+		observed, err := epb.NewElectionClient(dial(t, s)).Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
+		require.NoError(t, err)
+		_, err = observed.Recv()
+		require.NoError(t, err)
+		observers = append(observers, observed)
+	}
+	_, err = election.Proclaim(ctx, &epb.ProclaimRequest{Leader: won.Leader, Value: []byte("second")})
+	require.NoError(t, err)
+	for _, observed := range observers {
+		r, err := observed.Recv()
+		require.NoError(t, err)
+		require.Equal(t, "second", string(r.Kv.Value))
+	}
+
+	c := newClient(t, s)
+	holder, first := queue(t, ctx, s, c, "l")
+	require.NoError(t, <-first)
+	_, second := queue(t, ctx, s, c, "l")
+	_, err = v3lockpb.NewLockClient(dial(t, s)).Unlock(ctx, &v3lockpb.UnlockRequest{Key: []byte(holder)})
+	require.NoError(t, err)
+	require.NoError(t, <-second)
+}

@@ -26,18 +26,19 @@ import (
 // all busy, for example with watches, get new goroutines.
 const streamWorkers = 128
 
-// newGRPC returns the gRPC server of all listeners for clients, with all
-// services, and registers its metrics. health is SERVING.
+// newGRPC returns the gRPC server of all listeners for clients, and that of calls from this process, both with all
+// services, and registers their metrics. health is SERVING. A connection of this process carries the calls of all
+// clients, so what bounds the calls of a connection does not apply to it.
 func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status.RequestLog,
-	answers *transport.Answers, healthServer *health.Server) *grpc.Server {
-	var options []grpcprom.ServerMetricsOption
+	answers *transport.Answers, healthServer *health.Server) (clients, inProcess *grpc.Server) {
+	var figures []grpcprom.ServerMetricsOption
 	if cfg.ExtensiveMetrics {
-		options = append(options, grpcprom.WithServerHandlingTimeHistogram())
+		figures = append(figures, grpcprom.WithServerHandlingTimeHistogram())
 	}
-	calls := grpcprom.NewServerMetrics(options...)
+	calls := grpcprom.NewServerMetrics(figures...)
 	r.MustRegister(calls)
 
-	s := grpc.NewServer(append(traced(cfg),
+	options := append(traced(cfg),
 		grpc.Creds(transport.Credentials()),
 		grpc.ForceServerCodecV2(status.NewClientBytes(r).Counted(transport.NewCodec())),
 		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{answers.Unary, log.Unary,
@@ -48,8 +49,6 @@ func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(transport.MaxHeaderBytes),
 		grpc.ConnectionTimeout(cfg.headTimeout),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.MaxConcurrentStreams(cfg.MaxConcurrentStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: cfg.KeepAliveMinTime,
 			// A client that has nothing to ask for now may see whether its
@@ -57,12 +56,17 @@ func newGRPC(cfg Config, r prometheus.Registerer, sv *etcd.Services, log *status
 			PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(pings(&cfg)),
-	)...)
-	sv.ForClients(s)
-	healthpb.RegisterHealthServer(s, healthServer)
-	reflection.Register(s)
-	calls.InitializeMetrics(s)
-	return s
+	)
+	inProcess = grpc.NewServer(options...)
+	clients = grpc.NewServer(append(options, grpc.NumStreamWorkers(streamWorkers),
+		grpc.MaxConcurrentStreams(cfg.MaxConcurrentStreams))...)
+	for _, s := range []*grpc.Server{clients, inProcess} {
+		sv.ForClients(s)
+		healthpb.RegisterHealthServer(s, healthServer)
+		reflection.Register(s)
+	}
+	calls.InitializeMetrics(clients)
+	return clients, inProcess
 }
 
 // requestLog returns the log of calls, slow ones counted by slow. forwarded describes the origin of

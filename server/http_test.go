@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -204,6 +205,26 @@ func TestGatewayEndsAWatchWhoseClientIsGone(t *testing.T) {
 			<-fake.closed
 		})
 	}
+}
+
+// The limit on the streams of a connection is for clients' connections: the gateway has one for all clients.
+func TestGatewayAnswersWhileStreamsAreOpen(t *testing.T) {
+	const streams = 2
+	s := startReplica(t, func(c *Config) { c.MaxConcurrentStreams = streams })
+	defer http.DefaultClient.CloseIdleConnections()
+	for range 2 * streams {
+		r, err := http.NewRequestWithContext(testContext(t), http.MethodPost, s.ClientURLs()[0]+"/v3/watch",
+			strings.NewReader(`{"create_request":{"key":"aw=="}}`))
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, resp.Body.Close()) }()
+		answer, err := bufio.NewReader(resp.Body).ReadString('\n')
+		require.NoError(t, err)
+		require.Contains(t, answer, `"created":true`)
+	}
+	status, answer := call(t, s, http.MethodPost, "/v3/kv/range", `{"key":"aw=="}`)
+	require.Equal(t, 200, status, answer)
 }
 
 func TestGatewayRefusesEndlessBodies(t *testing.T) {

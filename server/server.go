@@ -47,6 +47,8 @@ type Server struct {
 	monitor  *status.Monitor
 	console  *console.Handler // nil: not served
 	grpc     *grpc.Server
+	// inProcessGRPC serves gateway and inside.
+	inProcessGRPC *grpc.Server
 	// peerGRPC serves the other members; nil without peer listeners.
 	peerGRPC *grpc.Server
 	gateway  *transport.InProcess // the gateway's way in
@@ -101,7 +103,7 @@ func newServer(cfg Config, n node) (_ *Server, err error) {
 		return nil, err
 	}
 	s.answers = transport.NewAnswers(s.conns, cfg.AnswerBytes, cfg.answerProgressTimeout)
-	s.grpc = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.answers, s.health)
+	s.grpc, s.inProcessGRPC = newGRPC(cfg, own, s.services, requestLog(cfg, s.slow, nil), s.answers, s.health)
 	if len(s.peers) > 0 {
 		s.peerGRPC = newPeerGRPC(cfg, n, s.services, requestLog(cfg, s.slow, forward.LogAttrs))
 	}
@@ -227,7 +229,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.log.Info("serving metrics", "url", l.Reached())
 	}
 	for _, p := range []*transport.InProcess{s.gateway, s.inside} {
-		serve("in process", func() error { return s.grpc.Serve(p.Listener()) })
+		serve("in process", func() error { return s.inProcessGRPC.Serve(p.Listener()) })
 	}
 	monitorCtx, stopMonitor := context.WithCancel(context.Background())
 	group.Go(func() { s.monitor.Run(monitorCtx) })
@@ -295,8 +297,9 @@ func (s *Server) stop() {
 		})
 	}
 	group.Go(func() {
-		// Before the graceful stop, which refuses the calls they make.
+		// Before the graceful stops, which refuse the calls they make.
 		s.services.Close(ctx)
+		group.Go(func() { s.stopGRPC(ctx, s.inProcessGRPC, s.conns) })
 		s.stopGRPC(ctx, s.grpc, s.conns)
 	})
 	if s.peerGRPC != nil {
@@ -333,11 +336,10 @@ func (s *Server) Close() error {
 			p.Close(s.log)
 		}
 	}
-	if s.grpc != nil {
-		s.grpc.Stop()
-	}
-	if s.peerGRPC != nil {
-		s.peerGRPC.Stop()
+	for _, g := range []*grpc.Server{s.grpc, s.inProcessGRPC, s.peerGRPC} {
+		if g != nil {
+			g.Stop()
+		}
 	}
 	s.conns.CloseAll()
 	s.peerConns.CloseAll()

@@ -41,14 +41,8 @@ type concurrency struct {
 // given up. The services renew a lease no more than once.
 const keepAliveTimeout = time.Second
 
-// newConcurrency opens two connections: one for calls, and one for streams, which
-// stay open and must not delay calls.
 func newConcurrency(g *guard.Guard, connect func() (*grpc.ClientConn, error)) (*concurrency, error) {
-	calls, err := connect()
-	if err != nil {
-		return nil, err
-	}
-	streams, err := connect()
+	conn, err := connect()
 	if err != nil {
 		return nil, err
 	}
@@ -57,22 +51,10 @@ func newConcurrency(g *guard.Guard, connect func() (*grpc.ClientConn, error)) (*
 	plain := clientv3.NewCtxClient(c.ctx) // lends them a logger and no more
 	// These clients ask once. The usual ones repeat what failed, which callers do
 	// as they see fit.
-	c.kv = clientv3.NewKVFromKVClient(pb.NewKVClient(calls), plain)
-	c.lease = clientv3.NewLeaseFromLeaseClient(leaseClient{pb.NewLeaseClient(calls), pb.NewLeaseClient(streams)}, plain,
-		keepAliveTimeout)
-	c.watcher = clientv3.NewWatchFromWatchClient(pb.NewWatchClient(streams), plain)
+	c.kv = clientv3.NewKVFromKVClient(pb.NewKVClient(conn), plain)
+	c.lease = clientv3.NewLeaseFromLeaseClient(pb.NewLeaseClient(conn), plain, keepAliveTimeout)
+	c.watcher = clientv3.NewWatchFromWatchClient(pb.NewWatchClient(conn), plain)
 	return c, nil
-}
-
-// leaseClient uses a separate client for the stream of renewals.
-type leaseClient struct {
-	pb.LeaseClient
-	renewals pb.LeaseClient
-}
-
-func (c leaseClient) LeaseKeepAlive(ctx context.Context,
-	opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
-	return c.renewals.LeaseKeepAlive(ctx, opts...)
 }
 
 // run calls f with a client for one call. The client's own context has the

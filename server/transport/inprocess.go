@@ -71,9 +71,7 @@ func FromInside(ctx context.Context) bool {
 	return ok
 }
 
-// Connect returns a new connection, which Close closes. The limit on the
-// streams of a connection holds for each: calls that make others need two, or
-// they might wait for themselves.
+// Connect returns a new connection, which Close closes.
 func (p *InProcess) Connect() (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.listener.DialContext(ctx) }),
