@@ -159,6 +159,10 @@ func (c *client) disconnect() {
 // failed is what a client does after an error: it connects again, to another node at times.
 func (c *client) failed(err error) {
 	c.w.trace(c.process.name, "failed at %s: %v", c.node, err)
+	switch status.Code(err) {
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		c.w.fail("%s: %s answers: %v", c.process.name, c.node, err)
+	}
 	if outcomeOf(err) == history.Refused {
 		return
 	}

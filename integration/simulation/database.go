@@ -3,7 +3,6 @@ package simulation
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -57,9 +56,9 @@ const statementTimeout = 5 * time.Second
 // Errors of the network to the database.
 var (
 	errRefused = fmt.Errorf("%w: connection refused", sqlstore.ErrUnavailable)
-	errBroken  = errors.New("connection to the database is broken")
+	errBroken  = fmt.Errorf("%w: connection is broken", sqlstore.ErrUnavailable)
 	// errUncertain is errBroken for commits.
-	errUncertain = fmt.Errorf("%w: %w", sqlstore.ErrUncertain, errBroken)
+	errUncertain = fmt.Errorf("%w: connection is broken", sqlstore.ErrUncertain)
 )
 
 // session is a process's connection to the database. It implements sqlstore.Store.

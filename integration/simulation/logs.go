@@ -1,9 +1,11 @@
 package simulation
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/server/timing"
 )
 
@@ -17,7 +19,7 @@ type lockUse struct {
 }
 
 // hear judges what a process logs if the database loses no data. It logs an error only if a promise is broken, unless
-// that is how a fault of the plan shows: it failed to lead, or a request met a broken connection to the database.
+// that is how a fault of the plan shows.
 func (w *world) hear(p *process, r slog.Record) {
 	if p.dead() || w.plan.loses() {
 		return
@@ -34,7 +36,9 @@ func (w *world) hear(p *process, r slog.Record) {
 		}
 		return
 	case "request failed":
-		return
+		if err, _ := attr(r, "error").Any().(error); errors.Is(err, fence.ErrUnproven) {
+			return // a node asked this one to record a loss, and was wrong
+		}
 	case "the leader's process is gone: it is not heard, and left a challenge unanswered":
 		w.mu.Lock()
 		defer w.mu.Unlock()

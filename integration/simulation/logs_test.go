@@ -1,12 +1,15 @@
 package simulation
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sqlbrain/sqlbrain/server/fence"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
 )
 
@@ -25,6 +28,12 @@ func TestLogsAreJudged(t *testing.T) {
 			holds(log, 2)
 		}},
 		{"an error", "logs an error", Plan{}, func(log *slog.Logger) { log.Error("the table did not hold what was expected, evaluating again") }},
+		{"a failed request", "logs an error: request failed", Plan{}, func(log *slog.Logger) {
+			log.Error("request failed", "error", errors.New("a bug"))
+		}},
+		{"a loss that is none", "", Plan{}, func(log *slog.Logger) {
+			log.Error("request failed", "error", fmt.Errorf("%w: far above", fence.ErrUnproven))
+		}},
 		{"an error after a loss", "", Plan{Faults: []Fault{{Kind: Loss}}}, func(log *slog.Logger) { log.Error("this node stops serving") }},
 		{"the same grant", "again under grant 1", Plan{}, func(log *slog.Logger) {
 			holds(log, 1)
