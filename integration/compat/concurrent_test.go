@@ -3,13 +3,18 @@ package compat
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
@@ -64,7 +69,9 @@ func testConcurrentHistory(t *testing.T, e harness.Engine, seed uint64, length i
 	watch.watches[created.WatchId].live = false
 
 	answered := load(w, seed, length)
-	replay(w, answered)
+	if !w.failed() {
+		replay(w, answered)
+	}
 	if !w.failed() {
 		w.settle()
 	}
@@ -93,6 +100,11 @@ func load(w *world, seed uint64, length int) (answered []recorded) {
 				}
 				a := w.p.subject.ask(c)
 				mine.learn(a)
+				if failed(c, a.err) {
+					mu.Lock()
+					w.differ(c.String(), fmt.Sprint("nothing is wrong, and the answer is ", a))
+					mu.Unlock()
+				}
 				if a.err != nil || c.method == "Lease/LeaseRevoke" {
 					continue // its revision is not known
 				}
@@ -110,7 +122,23 @@ func load(w *world, seed uint64, length int) (answered []recorded) {
 		})
 	}
 	all.Wait()
+	if len(answered) < clients*length/2 {
+		w.differ("requests that were not refused", fmt.Sprintf("%d of %d", len(answered), clients*length))
+	}
 	return answered
+}
+
+// missingLease finds, in the text of a request, a lease that need not exist.
+var missingLease = regexp.MustCompile(fmt.Sprintf(`lease: *(%d|-?999|%d)\b`, passingLease, math.MaxInt64))
+
+// failed reports whether err is not a refusal for what is in the request.
+func failed(c call, err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Internal, codes.Unknown, codes.ResourceExhausted, codes.DeadlineExceeded:
+		return true
+	}
+	return rpctypes.Error(err) == rpctypes.ErrLeaseNotFound && c.method != "Lease/LeaseRevoke" &&
+		!missingLease.MatchString(c.String())
 }
 
 // anyCall draws a request that says in its answer from which revision it is.
