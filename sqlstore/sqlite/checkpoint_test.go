@@ -19,6 +19,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/migrations"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
@@ -169,12 +170,12 @@ func TestLogThatGrewIsTruncated(t *testing.T) {
 	}
 	require.NoError(t, b.Commit(t.Context()))
 	require.Greater(t, logSize(parse(t, raw).Path), int64(keptLog))
-	for i := range 2 { // the first one is in the log that has grown
-		put(t, s, "k", 10+i)
+	eventually.True(t, "the log is truncated", func() bool { // once no checkpoint beside commits hinders this one
+		put(t, s, "k", 10)
 		_, err := s.Database().SQL().Exec("PRAGMA wal_checkpoint(RESTART)")
 		require.NoError(t, err)
-	}
-	require.LessOrEqual(t, logSize(parse(t, raw).Path), int64(keptLog))
+		return logSize(parse(t, raw).Path) <= keptLog
+	})
 }
 
 // TestOtherVersionOfSQLiteHasItsOwnVFS also fails when the driver's SQLite is a new one: read what it does with a VFS,
