@@ -109,6 +109,9 @@ func TestChartRefusesValues(t *testing.T) {
 		"backup into the pod":    {`{backup: {to: "file:///data/log", claim: a}}`, "/backup/to"},
 		"secret half of a key":   {`{backup: {to: "s3://b/p", recipients: [AGE-SECRET-KEY-1]}}`, "/backup/recipients/0"},
 		"no memory is requested": {`{resources: {requests: {memory: null}}}`, "memory"},
+		"too little memory":      {`{resources: {requests: {memory: 63Mi}}}`, "resources.requests.memory"},
+		"little without a unit":  {`{resources: {requests: {memory: "67108863"}}}`, "resources.requests.memory"},
+		"little of a large unit": {`{resources: {requests: {memory: 0.06Gi}}}`, "resources.requests.memory"},
 		"nothing can be evicted": {`{datastore: {url: "` + url + `"}, podDisruptionBudget: {minAvailable: 3}}`,
 			"podDisruptionBudget.minAvailable"},
 	}
@@ -119,6 +122,12 @@ func TestChartRefusesValues(t *testing.T) {
 			_, err := helmchart.Render(t.Context(), chart, release, namespace, v)
 			assert.ErrorContains(t, err, tt.says)
 		})
+	}
+}
+
+func TestChartTakesMemory(t *testing.T) {
+	for _, memory := range []string{"64Mi", "67108864", "0.5Gi", "1Ti"} {
+		readChart(t, map[string]any{"resources": map[string]any{"requests": map[string]any{"memory": memory}}})
 	}
 }
 

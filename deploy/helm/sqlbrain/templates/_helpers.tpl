@@ -232,6 +232,12 @@ capabilities: {drop: [ALL]}
 {{- if and (eq .Values.auth.token "jwt") (not .Values.auth.jwt.secretName) -}}
 {{- fail "auth.jwt.secretName: JWTs need a secret with keys" -}}
 {{- end -}}
+{{- with .Values.resources.requests.memory -}}
+{{- $unit := get (dict "k" 1e3 "M" 1e6 "Mi" 1048576 "G" 1e9 "Gi" 1073741824 "" 1) (regexFind "[^0-9.].*$" .) -}}
+{{- if and $unit (lt (mulf (regexFind "^[0-9.]+" .) $unit) 67108864.0) -}}
+{{- fail "resources.requests.memory: no server starts with less than 64Mi" -}}
+{{- end -}}
+{{- end -}}
 {{- $pdb := .Values.podDisruptionBudget.minAvailable -}}
 {{- if and $pdb (ge (int $pdb) (int (include "sqlbrain.replicas" .))) -}}
 {{- fail "podDisruptionBudget.minAvailable: with as many as there are replicas, no node could be drained" -}}
