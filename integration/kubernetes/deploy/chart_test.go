@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -461,8 +462,14 @@ func TestChartPrunesBackups(t *testing.T) {
 	dir := t.TempDir()
 	name := func(minute int) string { return fmt.Sprintf("%s-%d.db", m.backup.Name, 29_900_000+minute) }
 	want := []string{"log", "manual.db"}
-	for _, file := range append(want, "."+name(0)+".part-123", "sqlbrain-snapshot-123") {
+	killed := []string{"." + name(0) + ".part-123", "sqlbrain-snapshot-123"}
+	want = append(want, "."+name(1)+".part-124", "sqlbrain-snapshot-124") // of a job that was made by hand, and runs
+	for _, file := range append(killed, want...) {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, file), 0o700))
+	}
+	for _, file := range killed {
+		yesterday := time.Now().Add(-25 * time.Hour)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, file), yesterday, yesterday))
 	}
 	run := func() {
 		t.Helper()
