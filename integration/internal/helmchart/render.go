@@ -34,15 +34,26 @@ type Object struct {
 	YAML              []byte `json:"-"`
 }
 
-// Render renders the chart in dir for a release. It returns an error if the chart's schema
+// Render renders the chart in dir for a release on a new Kubernetes. It returns an error if the chart's schema
 // or its templates refuse the values.
 func Render(ctx context.Context, dir, release, namespace string, values map[string]any) (*Release, error) {
+	return RenderFor(ctx, "v1.36.0", dir, release, namespace, values)
+}
+
+// RenderFor does so for a version of Kubernetes.
+func RenderFor(ctx context.Context, version, dir, release, namespace string, values map[string]any) (*Release, error) {
 	c, err := loader.Load(dir)
 	if err != nil {
 		return nil, err
 	}
+	kube, err := common.ParseKubeVersion(version)
+	if err != nil {
+		return nil, err
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *kube
 	options := common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := chartutil.ToRenderValues(c, values, options, nil)
+	all, err := chartutil.ToRenderValues(c, values, options, capabilities)
 	if err != nil {
 		return nil, err
 	}

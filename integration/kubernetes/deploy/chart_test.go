@@ -49,11 +49,16 @@ func readChart(t *testing.T, values map[string]any) (*manifests, *helmchart.Rele
 	t.Helper()
 	r, err := helmchart.Render(t.Context(), chart, release, namespace, values)
 	require.NoError(t, err)
+	return decode(t, r), r
+}
+
+func decode(t *testing.T, r *helmchart.Release) *manifests {
+	t.Helper()
 	m := newManifests()
 	for _, o := range r.Objects {
 		m.add(t, o.Kind, o.Name, o.YAML)
 	}
-	return m, r
+	return m
 }
 
 // values reads a file of the chart's folder ci.
@@ -556,6 +561,21 @@ func TestChartMigrationNeedsNothingOfTheRelease(t *testing.T) {
 	}
 	assert.Equal(t, "0", m.job.Annotations["helm.sh/hook-weight"])
 	assert.Equal(t, "-5", policy.Annotations["helm.sh/hook-weight"], "before the job")
+}
+
+// A pod that ends serves while nodes still send it new connections. It needs as long again to stop, and Kubernetes 1.29
+// knows no pause.
+func TestChartStopsPodsLate(t *testing.T) {
+	m, _ := readChart(t, nil)
+	pod := m.set.Spec.Template.Spec
+	require.NotNil(t, pod.Containers[0].Lifecycle)
+	assert.EqualValues(t, 5, pod.Containers[0].Lifecycle.PreStop.Sleep.Seconds)
+	assert.GreaterOrEqual(t, *pod.TerminationGracePeriodSeconds, int64(5+20))
+	m, _ = readChart(t, map[string]any{"terminationGracePeriodSeconds": 5})
+	assert.Nil(t, m.set.Spec.Template.Spec.Containers[0].Lifecycle, "it would be refused")
+	old, err := helmchart.RenderFor(t.Context(), "v1.29.3", chart, release, namespace, nil)
+	require.NoError(t, err)
+	assert.Nil(t, decode(t, old).set.Spec.Template.Spec.Containers[0].Lifecycle)
 }
 
 func TestChartReplacesPodsWhenSettingsChange(t *testing.T) {
