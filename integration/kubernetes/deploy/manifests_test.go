@@ -397,4 +397,7 @@ func testMembersAreReached(t *testing.T, m *manifests) {
 	// A restart does not help a member whose database is away, or lost data.
 	assert.NotContains(t, c.LivenessProbe.HTTPGet.Path, "livez")
 	assert.Less(t, m.budget.Spec.MinAvailable.IntVal, *m.set.Spec.Replicas, "nothing could ever be evicted")
+	if p := m.budget.Spec.UnhealthyPodEvictionPolicy; assert.NotNil(t, p) {
+		assert.Equal(t, policyv1.AlwaysAllow, *p, "without the database no member is ready")
+	}
 }
