@@ -517,7 +517,7 @@ func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 	last := len(groups) - 1
 	assert.Equal(t, rules["groups"], groups[:last])
 	absent := groups[last].(map[string]any)["rules"].([]any)[0].(map[string]any)
-	assert.Equal(t, `absent(up{job="sqlbrain/storage/sqlbrain"})`, absent["expr"], "of pods that are gone no series is left")
+	assert.Equal(t, `absent(up{job="sqlbrain/storage/sqlbrain"})`, absent["expr"], "pods that are gone have no series")
 
 	text, err = os.ReadFile(folder + "grafana/sqlbrain.json")
 	require.NoError(t, err)
@@ -525,6 +525,26 @@ func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 	require.NotNil(t, board)
 	assert.Equal(t, "1", board.Labels["grafana_dashboard"])
 	assert.JSONEq(t, string(text), board.Data["sqlbrain.json"])
+}
+
+// The pod that restores has the image's user and the migration's database.
+func TestChartRestore(t *testing.T) {
+	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readText(t, "deploy/helm/sqlbrain/README.md"))
+	require.NotNil(t, found)
+	var pod corev1.Pod
+	require.NoError(t, yaml.UnmarshalStrict([]byte(found[1]), &pod))
+	m, _ := readChart(t, clusterValues)
+	migration := &m.job.Spec.Template.Spec
+	assert.Equal(t, m.environmentOf(t, migration), m.environmentOf(t, &pod.Spec))
+	assert.Contains(t, volumesOf(t, &pod.Spec), "/run/secrets/datastore")
+	assert.NotNil(t, volumesOf(t, &pod.Spec)["/backups"].PersistentVolumeClaim)
+	assert.Equal(t, migration.SecurityContext.RunAsUser, pod.Spec.SecurityContext.RunAsUser)
+	assert.False(t, *pod.Spec.EnableServiceLinks)
+	out, _ := sqlbrain(t, m.environmentOf(t, &pod.Spec), t.TempDir(), pod.Spec.Containers[0].Args...).CombinedOutput()
+	assert.Contains(t, string(out), "/backups/FILE.db: no such file")
+	for _, p := range m.policies {
+		assert.False(t, selects(t, &p.Spec.PodSelector, pod.Labels), p.Name)
+	}
 }
 
 // A package holds the files that links lead to, and renders as the folder does.
