@@ -163,6 +163,64 @@ func TestScheduledCompactionIsCarriedOut(t *testing.T) {
 	require.ErrorIs(t, err, mvcc.ErrCompacted)
 }
 
+// In one transaction etcd puts a key and deletes it, and deletes all keys and puts one.
+func TestKeyTwiceInOneRevision(t *testing.T) {
+	type version struct{ rev, sub, created, version int64 } // version 0: a tombstone
+	for name, c := range map[string]struct {
+		versions []version
+		after    int64 // the mod revision of the key at revision 3, 0 for none
+	}{
+		"put, delete": {[]version{{2, 0, 2, 1}, {3, 0, 2, 2}, {3, 1, 0, 0}}, 0},
+		"delete, put": {[]version{{2, 0, 2, 1}, {3, 0, 0, 0}, {3, 1, 3, 1}}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := func(compacted int64, more ...version) string {
+				return edited(t, func(tx *bbolt.Tx) error {
+					for _, v := range append(c.versions, more...) {
+						kv := &mvccpb.KeyValue{Key: []byte("k")}
+						if v.version > 0 {
+							kv.CreateRevision, kv.ModRevision, kv.Version = v.created, v.rev, v.version
+						}
+						err := tx.Bucket(bucketKey).Put(encodeRevision(v.rev, v.sub, v.version == 0), marshal(t, kv))
+						if err != nil {
+							return err
+						}
+					}
+					return tx.Bucket(bucketMeta).Put(metaScheduledCompact, encodeRevision(compacted, 0, false))
+				})
+			}
+			path, store := file(2), newStore(t)
+			require.ErrorContains(t, tryLoad(t, path, true, store), `revision 3 changes the key "k" twice`)
+			requireUntouched(t, store, "refused")
+			s, err := Open(t.Context(), path, true)
+			require.NoError(t, err)
+			require.ErrorContains(t, s.Check(t.Context(), nil), "twice")
+			l, err := s.Load(t.Context(), store, LoadOptions{Bump: 10})
+			require.NoError(t, err)
+			require.Equal(t, c.after > 0, l.Keys == 1)
+			require.NoError(t, s.Close())
+
+			for compacted, path := range map[int64]string{3: file(3), 4: file(4, version{4, 0, 4, 1})} {
+				store := newStore(t)
+				require.NoError(t, tryLoad(t, path, true, store))
+				b := serve(t, store)
+				res, err := b.Reader.Range(t.Context(), auth.System, &mvcc.RangeRequest{KeyRange: everything}, true)
+				require.NoError(t, err)
+				want := c.after
+				if compacted == 4 {
+					want = 4
+				}
+				var got int64
+				for _, rec := range res.Records {
+					got = rec.ModRevision
+				}
+				require.Equal(t, want, got)
+				require.Equal(t, compacted+1, mustTxn(t, b, put("k", "", 0)))
+			}
+		})
+	}
+}
+
 func TestLoadEndsWithItsContext(t *testing.T) {
 	b := serve(t, newStore(t))
 	grow(t, b, 5)

@@ -116,7 +116,7 @@ func (s *Saved) survey(ctx context.Context, o LoadOptions, previous *repair.Prev
 	err := guarded(func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
 			in := &loading{ctx: ctx, tx: tx, options: o, previous: previous, compacted: s.compacted, proved: s.proved,
-				kept: make(map[string]int64)}
+				kept: make(map[string]revision)}
 			if err := in.survey(); err != nil {
 				return err
 			}
@@ -140,14 +140,20 @@ type loading struct {
 	proved    bool  // as in Saved
 	revision  int64
 	total     int
-	// kept has each key's mod revision at the compact revision, 0 if the key was deleted
-	// by then.
-	kept map[string]int64
+	// kept has each key's last change up to the compact revision, the zero revision if the key was deleted
+	// before it.
+	kept map[string]revision
 	at   time.Time // of the current version; the zero time in a file without a log: it does not say
 
 	leases []coder.Lease
 	auth   auth.Change
 	alarms int
+}
+
+// revision is that of one change, as etcd has it.
+type revision struct {
+	main int64
+	sub  int32
 }
 
 // survey reads everything once, to find damage, and versions that compaction would have
@@ -174,7 +180,8 @@ func (in *loading) survey() error {
 	if in.revision > newest {
 		in.compacted = in.revision
 	}
-	seen := 0
+	seen, current := 0, int64(0)
+	var changed map[string]bool    // the keys of the current revision
 	held := make(map[string]int64) // by key, if there is a log
 	err = in.versions(func(rev int64, r *coder.Record) error {
 		if seen++; seen%progressEvery == 0 {
@@ -195,10 +202,20 @@ func (in *loading) survey() error {
 		}
 		switch {
 		case rev > in.compacted:
+			if rev != current {
+				current, changed = rev, make(map[string]bool)
+			}
+			// One transaction of etcd may do that. A table has one version row for a key and a revision. Compacted at this
+			// revision itself, etcd loses a key that was deleted and put.
+			if changed[string(r.Key)] {
+				return fmt.Errorf("revision %d changes the key %.100q twice: compact etcd above this revision, and take the "+
+					"snapshot again, or restore with --bump-revision", rev, r.Key)
+			}
+			changed[string(r.Key)] = true
 		case r.Tombstone && rev < in.compacted:
-			in.kept[string(r.Key)] = 0
+			in.kept[string(r.Key)] = revision{}
 		default:
-			in.kept[string(r.Key)] = rev
+			in.kept[string(r.Key)] = revision{rev, r.Sub}
 		}
 		return nil
 	})
@@ -373,7 +390,7 @@ func (in *loading) load(store sqlstore.Store) (*Loaded, error) {
 		if seen++; seen%progressEvery == 0 {
 			in.options.Progress(Progress{"writing", seen, in.total})
 		}
-		if rec == nil || rev <= in.compacted && in.kept[string(rec.Key)] != rev {
+		if rec == nil || rev <= in.compacted && in.kept[string(rec.Key)] != (revision{rev, rec.Sub}) {
 			return nil
 		}
 		l.Versions++
