@@ -240,7 +240,8 @@ func TestLocksAreHandedOverWhileOthersObserve(t *testing.T) {
 	require.NoError(t, err)
 	var observers []epb.Election_ObserveClient
 	for i := range 2 * streams {
-		ctx := metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, fmt.Sprint(i)) // a stream of watches each
+		// A stream of watches each.
+		ctx := metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, fmt.Sprint(i))
 		observed, err := epb.NewElectionClient(dial(t, s)).Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
 		require.NoError(t, err)
 		_, err = observed.Recv()

@@ -205,11 +205,11 @@ func (in *loading) survey() error {
 			if rev != current {
 				current, changed = rev, make(map[string]bool)
 			}
-			// One transaction of etcd may do that. A table has one version row for a key and a revision. Compacted at this
-			// revision itself, etcd loses a key that was deleted and put.
+			// One transaction of etcd may do that. A table has one version row for a key and a revision. Compacted at
+			// this revision itself, etcd loses a key that was deleted and put.
 			if changed[string(r.Key)] {
-				return fmt.Errorf("revision %d changes the key %.100q twice: compact etcd above this revision, and take the "+
-					"snapshot again, or restore with --bump-revision", rev, r.Key)
+				return fmt.Errorf("revision %d changes the key %.100q twice: compact etcd above this revision, and take "+
+					"the snapshot again, or restore with --bump-revision", rev, r.Key)
 			}
 			changed[string(r.Key)] = true
 		case r.Tombstone && rev < in.compacted:

@@ -42,7 +42,7 @@ func syncData(_ *libc.TLS, file uintptr, _ int32, unsynced int) int32 {
 	return sqlite3.SQLITE_IOERR_FSYNC
 }
 
-// startWriteback has the disk begin with what the cache of the operating system has of a file, and does not wait for it.
+// startWriteback has the disk begin with what the operating system's cache has of a file, and does not wait for it.
 // Whatever fails is an error of the next flush, as if the system had begun by itself.
 func startWriteback(file uintptr) {
 	_ = syncFileRange(int(at[sqlite3.TunixFile](file).Fh), 0, 0, unix.SYNC_FILE_RANGE_WRITE)

@@ -206,9 +206,9 @@ func vfsSync(tls *libc.TLS, file uintptr, flags int32) int32 {
 	return function[syncFile](w.base.FxSync)(tls, file, flags)
 }
 
-// vfsWriteDatabase is called by checkpoints. SQLite flushes the database only at the end of one after which the log can
-// begin anew, which a commit waits for: without this, the disk would only then begin with what all checkpoints since the
-// last such one have moved.
+// vfsWriteDatabase is called by checkpoints. SQLite flushes the database only at the end of one after which the log
+// can begin anew, which a commit waits for: without this, the disk would only then begin with what all checkpoints
+// since the last such one have moved.
 func vfsWriteDatabase(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32 {
 	w := walFileOf(file)
 	rc := function[transfer](w.base.FxWrite)(tls, file, data, n, offset)
