@@ -106,7 +106,9 @@ func (l *testLeader) End(cause error) error {
 }
 
 func (l *testLeader) Publish(c Committed) error {
-	l.users = c.Auth
+	if l.users != c.Auth { // clients read it at the same time
+		l.users = c.Auth
+	}
 	l.view.Apply(c.Events)
 	if err := l.revisions.Advance(c.Revision); err != nil {
 		return err
