@@ -23,7 +23,7 @@ type batch struct {
 	changes []txn.Change
 	changed txn.Overlay            // of changes, over the committed state
 	bases   []indexEntry           // of the key of each change, if it is the first: what the table has
-	read    map[string]indexEntry  // what the table has for the keys that Tx.Get has read
+	read    map[string]indexEntry  // what the table has for the keys that Tx.indexOf has read
 	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
 	rows    map[string][]byte      // other rows; nil is a removed one
 	auth    *auth.Rows
@@ -33,6 +33,7 @@ type batch struct {
 	assumed  [][]byte
 	done     []*Prefetch // of accepted commands, which need no changes any longer
 	onCommit []func()    // run in order after the commit, before any request is answered
+	requests []*request  // not evaluated yet, the current one first
 	tx       Tx          // of the current command; reused to save allocations
 }
 

@@ -43,7 +43,7 @@ type Limits struct {
 	QueueLength   int           // most requests that wait for a batch
 	QueueBytes    int           // bytes of requests that wait, beyond which only small ones may wait too
 	BatchRequests int           // most requests of one commit
-	BatchRows     int           // most rows of one commit, unless one request has more
+	BatchRows     int           // most rows of one commit, and keys that its requests name, unless one request has more
 	BatchBytes    int           // most bytes of one commit, unless one request has more
 	IndexCache    int           // most entries of the index cache
 	TxnKeys       int           // most keys of the ranges of one transaction, see MaxTxnKeys
@@ -132,7 +132,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			latency), batchChanges: histogram("sqlbrain_commit_changes", "Key changes in one commit.",
 			prometheus.ExponentialBuckets(1, 2, 12)),
 		commitRetries: counter("sqlbrain_commit_retries_total", "Commits that had to be attempted again."),
-		indexMisses:   counter("sqlbrain_index_cache_misses_total", "Index rows read singly while evaluating."),
+		indexMisses:   counter("sqlbrain_index_cache_misses_total", "Reads of index rows while evaluating."),
 		assumptionsFailed: counter("sqlbrain_assumptions_failed_total",
 			"Batches evaluated again because a key to be created was there."),
 	}

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 )
@@ -11,13 +12,12 @@ import (
 // with one statement.
 const entriesAtOnce = 500
 
-// prefetchIndex fills the index cache for requests, except for the keys of requests of which assumeAbsent, which gets
-// their number, says that they may be assumed absent.
-func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request, assumeAbsent func(keys int) bool) {
+// prefetchIndex fills the index cache for requests, except for keys that may be assumed absent.
+func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request) {
 	var keys [][]byte
 	for _, r := range requests {
 		c := r.txn()
-		if keys = append(keys, c.keys...); !assumeAbsent(len(c.creates)) {
+		if keys = append(keys, c.keys...); !p.optimism.assumeAbsent(len(c.creates)) {
 			keys = append(keys, c.creates...)
 		}
 	}
@@ -26,20 +26,56 @@ func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request, assum
 	}
 	ctx, span := p.traceBatch(ctx, "prefetch", requests)
 	defer span.End()
-	p.readKeys(ctx, keys)
+	p.readKeys(ctx, keys[:min(len(keys), p.cfg.Limits.IndexCache)]) // more would evict each other
 }
 
-// indexOf returns key's index entry as of the last commit. Sequencer only.
-func (p *Pipeline) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
-	if e, ok := p.index.get(string(key)); ok {
+// indexOf returns key's index entry as of the last commit.
+func (tx *Tx) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
+	b := tx.batch
+	if e, ok := b.read[string(key)]; ok {
 		return e, nil
 	}
-	p.cfg.Metrics.indexMisses.Inc()
-	entries, err := p.readIndex(ctx, [][]byte{key})
+	if e, ok := b.p.index.get(string(key)); ok {
+		b.read[string(key)] = e
+		return e, nil
+	}
+	b.p.cfg.Metrics.indexMisses.Inc()
+	keys := tx.missing(key)
+	entries, err := b.p.readIndex(ctx, keys)
 	if err != nil {
 		return indexEntry{}, err
 	}
+	for i, e := range entries {
+		b.read[string(keys[i])] = e
+	}
 	return entries[0], nil
+}
+
+// missing returns key, and other keys whose index rows are not in memory and which this command or a later one of the
+// batch needs: at most entriesAtOnce.
+func (tx *Tx) missing(key []byte) [][]byte {
+	b, keys := tx.batch, [][]byte{key}
+	seen := map[string]bool{string(key): true}
+	for i, r := range b.requests {
+		c := r.txn()
+		needed := c.keys
+		if !b.assume || i == 0 && tx.creates == nil {
+			needed = slices.Concat(needed, c.creates)
+		}
+		for _, k := range needed {
+			if len(keys) == entriesAtOnce {
+				return keys
+			}
+			if _, read := b.read[string(k)]; read || seen[string(k)] || tx.isAssumed(k) {
+				continue
+			}
+			if _, cached := b.p.index.peek(k); !cached {
+				seen[string(k)] = true
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
 }
 
 // readIndex reads the index entries of keys in the table.

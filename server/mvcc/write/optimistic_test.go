@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -112,6 +113,16 @@ func TestAnAssumedKeyIsNotWhatAnEarlierCommandRead(t *testing.T) {
 	require.False(t, creates.Result().Succeeded, "it was created a second time")
 }
 
+// TestAnAssumedKeyIsNotReadForALaterCommand of the batch, with the other keys that are read then.
+func TestAnAssumedKeyIsNotReadForALaterCommand(t *testing.T) {
+	l, _ := optimistic(t)
+	both := put("other", "1")
+	both.Then = append([]mvcc.Op{{Txn: create("old", "1")}}, both.Then...)
+	creates := NewTxnCommand(both)
+	require.NoError(t, errors.Join(l.together(t, creates, NewTxnCommand(put("old", "2")))...))
+	require.False(t, creates.Result().Results[0].Txn.Succeeded, "it was created a second time")
+}
+
 func TestCreatingWhatExists(t *testing.T) {
 	for name, tc := range map[string]struct {
 		key       string
@@ -176,6 +187,27 @@ func TestAssumptionsAreProvenOrDropped(t *testing.T) {
 	if err := l.together(t, NewTxnCommand(fresh))[0]; !errors.Is(err, mvcc.ErrLeaseNotFound) {
 		t.Errorf("unknown lease of a new key: %v", err)
 	}
+}
+
+// TestKeysThatAreNotAssumedAreReadTogether: those of a transaction whose assumptions no commit would prove, and those of
+// a batch without assumptions. Each is read once.
+func TestKeysThatAreNotAssumedAreReadTogether(t *testing.T) {
+	const keys = 100
+	nested, creations := &mvcc.Txn{}, make([]*mvcc.Txn, keys)
+	for i := range creations {
+		creations[i] = create(fmt.Sprint("new/", i), "1")
+		leased := create(fmt.Sprint("leased/", i), "1")
+		leased.Then[0].Put.Lease = 99
+		nested.Then = append(nested.Then, mvcc.Op{Txn: leased})
+	}
+	l, store := optimistic(t)
+	before := testutil.ToFloat64(l.p.cfg.Metrics.indexMisses)
+	require.ErrorIs(t, l.together(t, NewTxnCommand(nested))[0], mvcc.ErrLeaseNotFound)
+	require.Equal(t, keys, store.keys)
+	l.p.optimism.pause.Store(2 * keys)
+	l.must(t, creations...)
+	require.Equal(t, 2*keys, store.keys)
+	require.Equal(t, before+2, testutil.ToFloat64(l.p.cfg.Metrics.indexMisses))
 }
 
 // TestOptimismIsResumed: once as many keys as the pause asks for were read ahead.

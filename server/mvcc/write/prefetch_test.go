@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -176,6 +177,36 @@ func TestColdUpdatesReadTogether(t *testing.T) {
 	}
 }
 
+// The index rows of transactions that name thousands of keys are not evicted before they are evaluated, or read again many
+// at once.
+func TestTransactionsOfManyKeysReadTogether(t *testing.T) {
+	const clients, keys = 12, 8000
+	for name, tc := range map[string]struct{ cache, misses int }{
+		"default cache":        {DefaultLimits().IndexCache, 0},
+		"cache for one of two": {keys * 3 / 2, clients * (keys/entriesAtOnce + 1)},
+		"cache of one entry":   {1, clients * (keys/entriesAtOnce + 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &hanging{Store: newStore(t), reads: func() { time.Sleep(time.Millisecond) }}
+				l := lead(t, store, func(c *Config) { c.Limits.IndexCache = tc.cache })
+				defer l.run(t.Context())()
+				var writing sync.WaitGroup
+				for i := range clients {
+					txn := put(fmt.Sprint(i), "1")
+					for k := range keys {
+						txn.Compares = append(txn.Compares, mvcc.Compare{Target: mvcc.CompareVersion, Result: mvcc.CompareEqual,
+							KeyRange: mvcc.KeyRange{Key: fmt.Appendf(nil, "%d/%d", i, k)}})
+					}
+					writing.Go(func() { assert.NoError(t, l.p.Submit(t.Context(), auth.System, NewTxnCommand(txn))) })
+				}
+				writing.Wait()
+				require.LessOrEqual(t, testutil.ToFloat64(l.p.cfg.Metrics.indexMisses), float64(tc.misses))
+			})
+		})
+	}
+}
+
 // Ranges at old revisions wait for memory like those at the newest one, even if the keys have been deleted since.
 func TestRangesAtOldRevisionsTakeWeight(t *testing.T) {
 	const most = 4 * exclusiveBatchKeys
@@ -319,7 +350,7 @@ func TestKeysThatATransactionReadsArePrefetched(t *testing.T) {
 	require.NoError(t, err)
 	defer l.p.Release(c.Prefetched())
 	r := &request{cmd: c, as: auth.System}
-	l.p.prefetchIndex(t.Context(), []*request{r}, l.p.optimism.assumeAbsent)
+	l.p.prefetchIndex(t.Context(), []*request{r})
 	store.reads = t.Fail
 	_, res := l.p.evaluate(t.Context(), newBatch(l.p, false), r)
 	require.NoError(t, res.err)

@@ -57,9 +57,6 @@ func (p *Pipeline) runBatch(ctx context.Context, requests []*request) (remainder
 	taken, took := time.Now(), mvcc.Steps{}
 	for attempt := 0; ; {
 		evaluating := time.Now()
-		if !assume {
-			p.prefetchIndex(ctx, requests, func(int) bool { return false })
-		}
 		b := newBatch(p, assume)
 		results := p.evaluateAll(ctx, b, requests)
 		n := len(results)
@@ -111,7 +108,8 @@ func (p *Pipeline) evaluateAll(ctx context.Context, b *batch, requests []*reques
 	// One timer for all. After it has expired, the remaining requests go into the next batch.
 	bounded, cancel := context.WithTimeoutCause(ctx, p.cfg.Limits.CommitTimeout, mvcc.ErrTimeout)
 	defer cancel()
-	for _, r := range requests {
+	for i, r := range requests {
+		b.requests = requests[i:]
 		if len(results) > 0 && (b.full() || bounded.Err() != nil || r.prefetched().large()) {
 			break
 		}

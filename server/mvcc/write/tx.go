@@ -74,16 +74,11 @@ func (tx *Tx) Get(ctx context.Context, key []byte, value bool) (*coder.Record, e
 		return c.Live(), nil
 	}
 	if tx.assumeAbsent(key) {
-		tx.batch.read[string(key)] = indexEntry{}
 		return nil, nil
 	}
-	e, err := tx.batch.p.indexOf(ctx, key)
-	if err != nil {
+	e, err := tx.indexOf(ctx, key)
+	if err != nil || !e.live() {
 		return nil, err
-	}
-	tx.batch.read[string(key)] = e
-	if !e.live() {
-		return nil, nil
 	}
 	if !value {
 		return e.Record(key), nil
@@ -255,13 +250,16 @@ func (tx *Tx) SetLease(id int64, l *coder.Lease) {
 // caller must not change it.
 func (tx *Tx) BatchLeases() map[int64]*coder.Lease { return tx.batch.leases }
 
-// assumeAbsent reports whether key is assumed absent: the command expects it to be, and it was not in the index cache
+// assumeAbsent reports whether key is assumed absent: the command expects it to be, and its index row was not in memory
 // when it was first needed. Another request may bring it there since; the command must not see both.
 func (tx *Tx) assumeAbsent(key []byte) bool {
 	if tx.isAssumed(key) {
 		return true
 	}
 	if !contains(tx.creates, key) {
+		return false
+	}
+	if _, read := tx.batch.read[string(key)]; read {
 		return false
 	}
 	if _, cached := tx.batch.p.index.peek(key); cached {
