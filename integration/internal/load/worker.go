@@ -302,6 +302,9 @@ func (w *worker) read(ctx context.Context, r *pb.RangeRequest) ([]*mvccpb.KeyVal
 	read := w.rec.BeginRead(history.Read{Request: r, Serializable: r.Serializable})
 	answer, err := clientv3.RetryKVClient(w.client).Range(ctx, r)
 	if err != nil {
+		if outcomeOf(err) == history.Refused {
+			w.rec.RefuseRead(read, err)
+		}
 		return nil, err
 	}
 	w.rec.FinishRead(read, history.Strip(answer), answer)

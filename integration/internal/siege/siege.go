@@ -137,10 +137,6 @@ func (s *Siege) Under(trouble func()) {
 	trouble()
 	s.Progress(100)
 	s.End()
-	for _, c := range s.Load.Errors() {
-		require.Contains(s.t, []codes.Code{codes.Unavailable, codes.DeadlineExceeded}, c,
-			"requests may only fail with these: %s", s.Load.Describe())
-	}
 }
 
 func (s *Siege) begin() {
@@ -166,6 +162,10 @@ func (s *Siege) End() {
 	s.t.Logf("round %d: %d writes acknowledged, %d revisions; of %d unanswered requests %d took effect; errors: %s",
 		s.config.Round, s.recorder.Acked(), s.verifier.Revision(), s.verifier.Unknown, s.verifier.UnknownFound,
 		s.Load.Describe())
+	for _, c := range s.Load.Errors() {
+		require.Contains(s.t, []codes.Code{codes.Unavailable, codes.DeadlineExceeded}, c,
+			"requests may only fail with these: %s", s.Load.Describe())
+	}
 }
 
 // UnderCompaction is Under while the history of the rounds before, of which there is one, is discarded. The first
