@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -31,8 +32,11 @@ type clients struct {
 	began    time.Duration // since the start of the world
 	stopped  chan struct{}
 
+	keepWatches atomic.Bool // whose time is over, and read quickly
+
 	mu          sync.Mutex
 	watches     []*watch
+	followed    map[*watching]bool
 	leases      []*lease
 	held        []*lease              // those that clients hold now
 	compactions []int64               // that were asked for
@@ -45,7 +49,7 @@ func newClients(w *world) *clients {
 	return &clients{
 		w: w, recorder: history.NewRecorder(), acked: make(map[int64]*history.Op),
 		newest: make(map[string]int64), compacted: make(map[string]int64),
-		stopped: make(chan struct{}),
+		stopped: make(chan struct{}), followed: make(map[*watching]bool),
 	}
 }
 

@@ -2,7 +2,10 @@ package simulation
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -39,14 +42,54 @@ func (cl *clients) judge() {
 	w.stats.Revisions, w.stats.Unknown, w.stats.Acknowledged = v.Revision(), v.Unknown, cl.recorder.Acked()
 	for _, s := range cl.watches {
 		cl.fillPrevious(s, account)
-		wanted := func(e history.Event) bool { return !(s.noPut && !e.Deleted || s.noDelete && e.Deleted) }
-		for _, wrong := range v.CheckWatch(s.Range, s.start, s.upTo, s.prevKV, &s.stream, wanted) {
+		for _, wrong := range v.CheckWatch(s.Range, s.start, s.upTo, s.prevKV, &s.stream, s.wants) {
 			w.fail("[%q, %q) from %d: %s", s.Key, s.End, s.start, wrong)
 		}
 		w.stats.Watches++
 		w.stats.Events += len(s.stream.Revisions)
 	}
 	cl.judgeLeases(account)
+}
+
+// judgeOpenWatches checks that each open watch gets all that was written, unless its connection is broken, of which a
+// client that only waits does not learn. All faults must be over.
+func (cl *clients) judgeOpenWatches() {
+	cl.keepWatches.Store(true)
+	newest := cl.recorder.Newest()
+	if !cl.auditor.await(newest, catchUpTime) {
+		return // judge says so
+	}
+	cl.auditor.mu.Lock()
+	account := slices.Clone(cl.auditor.stream.Revisions)
+	cl.auditor.mu.Unlock()
+	open := func(f *watching) bool {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		return cl.followed[f]
+	}
+	cl.mu.Lock()
+	all := slices.Collect(maps.Keys(cl.followed))
+	cl.mu.Unlock()
+	var judging sync.WaitGroup
+	for _, f := range all {
+		judging.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			request := &pb.RangeRequest{Key: []byte(prefix), Serializable: true}
+			if _, err := pb.NewKVClient(f.conn).Range(ctx, request); err != nil {
+				return
+			}
+			end := time.Now().Add(catchUpTime)
+			for late := f.late(account); late != "" && open(f); late = f.late(account) {
+				if time.Now().After(end) {
+					cl.w.fail("%s: %s, clients to %d", f.c.process.name, late, newest)
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	judging.Wait()
 }
 
 // readBack reads everything through a node, and checks that no lease is left.

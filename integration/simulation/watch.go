@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -92,6 +95,11 @@ func (s *watch) progress(r *pb.WatchResponse) error {
 	return nil
 }
 
+// wants reports whether no filter of the watch leaves e out.
+func (s *watch) wants(e history.Event) bool {
+	return !(s.noPut && !e.Deleted || s.noDelete && e.Deleted)
+}
+
 var errWrong = errors.New("watch")
 
 // open opens a stream with one watch, calls each for all its answers until ctx ends or the stream does, and returns
@@ -124,6 +132,7 @@ func create(r *pb.WatchCreateRequest) *pb.WatchRequest {
 // watching is a stream with several watches.
 type watching struct {
 	c      *client
+	conn   *grpc.ClientConn
 	stream pb.Watch_WatchClient
 	rnd    *rand.Rand // of the sender
 
@@ -136,9 +145,14 @@ type watching struct {
 func (c *client) watch(rnd *rand.Rand) {
 	defer c.disconnect()
 	for !c.over() {
-		ctx, cancel := context.WithTimeout(context.Background(),
-			100*time.Millisecond+time.Duration(rnd.Int64N(int64(6*time.Second))))
+		ctx, cancel := context.WithCancel(context.Background())
+		over := time.AfterFunc(100*time.Millisecond+time.Duration(rnd.Int64N(int64(6*time.Second))), func() {
+			if !c.keepWatches.Load() {
+				cancel()
+			}
+		})
 		err := c.follow(ctx, cancel, rnd)
+		over.Stop()
 		cancel()
 		c.w.trace(c.process.name, "watches ended: %v", err)
 		if errors.Is(err, errWrong) {
@@ -152,11 +166,16 @@ func (c *client) watch(rnd *rand.Rand) {
 
 // follow opens a stream, and creates and cancels watches on it until ctx ends. A slow client takes answers slowly.
 func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) error {
-	stream, err := pb.NewWatchClient(c.connect()).Watch(ctx)
+	conn := c.connect()
+	stream, err := pb.NewWatchClient(conn).Watch(ctx)
 	if err != nil {
 		return err
 	}
-	f := &watching{c: c, stream: stream, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), watches: make(map[int64]*watch)}
+	f := &watching{c: c, conn: conn, stream: stream, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)),
+		watches: make(map[int64]*watch)}
+	c.mu.Lock()
+	c.followed[f] = true
+	c.mu.Unlock()
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		f.send(ctx)
@@ -171,6 +190,7 @@ func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) erro
 		sending.Wait()
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		delete(c.followed, f)
 		for _, id := range sortedKeys(f.watches) {
 			if s := f.watches[id]; s.created {
 				c.watches = append(c.watches, s)
@@ -193,10 +213,27 @@ func (c *client) follow(ctx context.Context, cancel func(), rnd *rand.Rand) erro
 		if err := f.add(r); err != nil {
 			return err
 		}
-		if slow > 0 {
+		if slow > 0 && !c.keepWatches.Load() {
 			c.pause(slow)
 		}
 	}
+}
+
+// late describes a watch that has not seen all of the account that it has to, if there is one.
+func (f *watching) late(account []history.Revision) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, id := range sortedKeys(f.watches) {
+		s := f.watches[id]
+		if s.created && !s.ended && slices.ContainsFunc(account, func(r history.Revision) bool {
+			return r.Number >= s.start && r.Number > s.upTo && slices.ContainsFunc(r.Events, func(e history.Event) bool {
+				return s.Contains(e.Key) && s.wants(e)
+			})
+		}) {
+			return fmt.Sprintf("watch %d of [%q, %q) from %d has come to revision %d", s.id, s.Key, s.End, s.start, s.upTo)
+		}
+	}
+	return ""
 }
 
 // send creates watches, asks for progress and cancels watches, until ctx ends or the clients stop.

@@ -159,6 +159,10 @@ func (w *world) run() {
 	cl.start()
 	w.inject(cl, began)
 	time.Sleep(time.Until(began.Add(w.plan.Duration)))
+	if w.lost == nil {
+		w.awaitWrites(cl, startTime)
+		cl.judgeOpenWatches()
+	}
 	cl.stop()
 	if w.lost != nil {
 		cl.judgeLoss()
