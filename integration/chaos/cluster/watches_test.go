@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,8 +28,13 @@ func TestManyWatches(t *testing.T) {
 		cfg.Rate, cfg.Duration = float64(harness.UsualOrLong(250, 500)), time.Duration(harness.UsualOrLong(5, 60))*time.Second
 		group.Go(func() error {
 			report, err := workload.Run(t.Context(), cfg)
-			if err == nil {
-				t.Logf("%s: %d events of %d watches were as they must be", cfg.Workload, report.Verification.Events, cfg.Watchers)
+			if err != nil {
+				return err
+			}
+			v := report.Verification
+			t.Logf("%s: %d events of %d watches were as they must be", cfg.Workload, v.Events, cfg.Watchers)
+			if _, failed := report.Requests(); failed > 0 || v.Lost > 0 || v.Skipped > 0 || v.Events == 0 {
+				err = fmt.Errorf("%s: nothing may fail here: %+v, %+v", cfg.Workload, v, report.Phases)
 			}
 			return err
 		})
