@@ -103,11 +103,7 @@ func (r *round) run(s step) bool {
 		case database:
 			nodes[i] = []int{-1}
 		case everyone:
-			// The delay of every way, each named once.
 			for n := range r.c.Size() {
-				if f.kind != "kill" && n > 0 {
-					break
-				}
 				nodes[i] = append(nodes[i], n)
 			}
 		}
