@@ -296,15 +296,17 @@ func TestReadsAreNeverCutShort(t *testing.T) {
 			for _, cut := range []bool{false, true} {
 				for _, rows := range []int{0, 1, 13} {
 					fault := faultdriver.Fault{Rows: faultdriver.ErrLost, RowsBefore: rows, Cut: cut}
-					b.strike(-1, isQuery, fault)
+					struck := b.strike(-1, isQuery, fault)
 					got, err := read()
+					require.Positive(t, *struck, "%s", name)
 					if err == nil {
 						require.Equal(t, want, got, "%s broken off after %d rows", name, rows)
 					} else {
 						require.ErrorIs(t, err, sqlstore.ErrUnavailable, "%s broken off after %d rows", name, rows)
 					}
-					b.strike(1, isQuery, fault) // it is read again
+					struck = b.strike(1, isQuery, fault) // it is read again
 					got, err = read()
+					require.Positive(t, *struck, "%s", name)
 					require.NoError(t, err, "%s broken off once after %d rows", name, rows)
 					require.Equal(t, want, got, "%s broken off once after %d rows", name, rows)
 				}
