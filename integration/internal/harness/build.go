@@ -64,7 +64,7 @@ func Etcdutl(t testing.TB) string  { t.Helper(); return program(t, "etcdutl", pk
 func Kine(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("kine's SQLite needs a C compiler, and gcc is not there")
+		enginetest.Need(t, fmt.Errorf("kine's SQLite needs a C compiler: %w", err), exec.ErrNotFound)
 	}
 	return program(t, "kine", pkgKine)
 }
