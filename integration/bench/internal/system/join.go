@@ -29,7 +29,14 @@ func (r *Running) Join(ctx context.Context) (err error) {
 		return err
 	}
 	if r.System.Product == Sqlbrain {
-		return joined.start(ctx)
+		if err := joined.start(ctx); err != nil {
+			return err
+		}
+		status, err := c.Status(ctx, joined.endpoint())
+		if err == nil {
+			_, err = c.MemberRemove(ctx, status.Header.MemberId)
+		}
+		return err
 	}
 	if err := joined.reserve(); err != nil {
 		return err
