@@ -227,6 +227,7 @@ func (c *client) grantAgain() {
 // exchange sends the revocation of a lease, a put, and the grant of the next lease under the same id, without waiting
 // for answers, and returns whether the lease was granted. The put shows whether that was after the revocation.
 func (c *client) exchange(l, next *lease) (granted bool) {
+	c.connect() // once, not in each goroutine
 	putting, stopPutting := c.timeout()
 	granting, stopGranting := c.timeout()
 	var sent sync.WaitGroup
