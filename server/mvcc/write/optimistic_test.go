@@ -189,8 +189,8 @@ func TestAssumptionsAreProvenOrDropped(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreNotAssumedAreReadTogether: those of a transaction whose assumptions no commit would prove, and those of
-// a batch without assumptions. Each is read once.
+// TestKeysThatAreNotAssumedAreReadTogether: those of a transaction whose assumptions no commit would prove, and those
+// of a batch without assumptions. Each is read once.
 func TestKeysThatAreNotAssumedAreReadTogether(t *testing.T) {
 	const keys = 100
 	nested, creations := &mvcc.Txn{}, make([]*mvcc.Txn, keys)

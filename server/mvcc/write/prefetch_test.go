@@ -177,8 +177,8 @@ func TestColdUpdatesReadTogether(t *testing.T) {
 	}
 }
 
-// The index rows of transactions that name thousands of keys are not evicted before they are evaluated, or read again many
-// at once.
+// The index rows of transactions that name thousands of keys are not evicted before they are evaluated, or read again
+// many at once.
 func TestTransactionsOfManyKeysReadTogether(t *testing.T) {
 	const clients, keys = 12, 8000
 	for name, tc := range map[string]struct{ cache, misses int }{
