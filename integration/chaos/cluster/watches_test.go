@@ -10,6 +10,7 @@ import (
 
 	"github.com/sqlbrain/sqlbrain/integration/internal/harness"
 	"github.com/sqlbrain/sqlbrain/integration/internal/workload"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // TestManyWatches spreads watches of single keys over all nodes, and next to them watches of everything, while keys are
@@ -25,6 +26,7 @@ func TestManyWatches(t *testing.T) {
 	var group errgroup.Group
 	for _, cfg := range []workload.Config{one, all} {
 		cfg.Endpoints, cfg.Clients, cfg.Conns, cfg.ValueSize = c.Endpoints(), 32, 10*c.Size(), 100
+		cfg.RequestTimeout = eventually.Deadline
 		cfg.Rate, cfg.Duration = float64(harness.UsualOrLong(250, 500)), time.Duration(harness.UsualOrLong(5, 60))*time.Second
 		group.Go(func() error {
 			report, err := workload.Run(t.Context(), cfg)

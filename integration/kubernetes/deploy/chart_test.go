@@ -529,7 +529,8 @@ func TestChartHasTheRulesAndTheDashboard(t *testing.T) {
 
 // The pod that restores has the image's user and the migration's database.
 func TestChartRestore(t *testing.T) {
-	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(readText(t, "deploy/helm/sqlbrain/README.md"))
+	text := readText(t, "deploy/helm/sqlbrain/README.md")
+	found := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(text)
 	require.NotNil(t, found)
 	var pod corev1.Pod
 	require.NoError(t, yaml.UnmarshalStrict([]byte(found[1]), &pod))
