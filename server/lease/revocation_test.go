@@ -231,7 +231,7 @@ func TestAlarmKeepsLeases(t *testing.T) {
 			begun := l.revokeCommand(7)
 			before := reads.Load()
 			alarm := coder.EncodeAlarmKey(1, quota.AlarmCorrupt)
-			if why == quota.ErrNoSpace {
+			if errors.Is(why, quota.ErrNoSpace) {
 				store.free.Store(1)
 			} else {
 				b := store.BeginBatchWrite()

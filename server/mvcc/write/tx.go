@@ -259,7 +259,7 @@ func (tx *Tx) assumeAbsent(key []byte) bool {
 	if !contains(tx.creates, key) {
 		return false
 	}
-	if _, read := tx.batch.read[string(key)]; read {
+	if _, known := tx.batch.read[string(key)]; known {
 		return false
 	}
 	if _, cached := tx.batch.p.index.peek(key); cached {
