@@ -33,7 +33,7 @@ import (
 // tried again when the log has grown by a quarter; not at all while one such as a backup needs checkpointFrames of it.
 // So the log has twice checkpointFrames, or a quarter more than it had when the longest read ended.
 
-// keptLog is the size in bytes to which a log that grew beyond it is truncated when it begins anew.
+// keptLog is the size in bytes to which a log that grew beyond it is truncated, by as much each time it begins anew.
 const keptLog = 64 << 20
 
 // Tests replace these.

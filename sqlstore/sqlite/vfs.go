@@ -11,9 +11,9 @@ import (
 
 // SQLite writes each page of a commit to the write-ahead log in two calls, one for a header and
 // one for the page. The write-coalescing VFS collects them and writes up to bufferSize in one call.
-// Everything else it passes on to SQLite's default VFS, but for three things: on Linux it flushes the
+// Everything else it passes on to SQLite's default VFS, but for four things: on Linux it flushes the
 // log by fdatasync (fdatasync_linux.go), there too the disk begins with the database before it is flushed
-// (vfsWriteDatabase), and it keeps the log's file when SQLite removes it.
+// (vfsWriteDatabase), it keeps the log's file when SQLite removes it, and truncates a large log in steps.
 //
 // The buffer is written before the log is read, and before the sync that ends each commit with
 // synchronous = FULL (Check requires it). SQLite shows the commit to other connections only after
@@ -111,6 +111,8 @@ type (
 	openFile   = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) int32
 	deleteFile = func(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32
 	transfer   = func(tls *libc.TLS, file, data uintptr, n int32, offset int64) int32
+	fileSize   = func(tls *libc.TLS, file, size uintptr) int32
+	truncating = func(tls *libc.TLS, file uintptr, size int64) int32
 	syncFile   = func(tls *libc.TLS, file uintptr, flags int32) int32
 	closing    = func(tls *libc.TLS, file uintptr) int32
 	locking    = func(tls *libc.TLS, file uintptr, first, n, flags int32) int32
@@ -135,6 +137,7 @@ func vfsOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) i
 	w.methods.FxRead = pointer(vfsRead)
 	w.methods.FxWrite = pointer(vfsWrite)
 	w.methods.FxSync = pointer(vfsSync)
+	w.methods.FxTruncate = pointer(vfsTruncate)
 	w.methods.FxClose = pointer(vfsClose)
 	return rc
 }
@@ -230,6 +233,18 @@ func vfsShmLock(tls *libc.TLS, file uintptr, first, n, flags int32) int32 {
 		log.unsynced = 0
 	}
 	return function[locking](w.base.FxShmLock)(tls, file, first, n, flags)
+}
+
+// vfsTruncate gives back at most keptLog at a time of a log that grew beyond that: the commit with which the log begins
+// anew waits for it.
+func vfsTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
+	w := walFileOf(file)
+	now := tls.Alloc(8)
+	defer tls.Free(8)
+	if size == keptLog && function[fileSize](w.base.FxFileSize)(tls, file, now) == sqlite3.SQLITE_OK {
+		size = max(size, *at[int64](now)-keptLog)
+	}
+	return function[truncating](w.base.FxTruncate)(tls, file, size)
 }
 
 func vfsClose(tls *libc.TLS, file uintptr) int32 {

@@ -22,6 +22,7 @@ import (
 var disk struct {
 	content []byte
 	calls   []string
+	size    int64
 	fails   bool
 }
 
@@ -33,6 +34,7 @@ func diskFile(t *testing.T) (tls *libc.TLS, file uintptr) {
 	methods := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_io_methods{})))
 	*at[sqlite3.Tsqlite3_io_methods](methods) = sqlite3.Tsqlite3_io_methods{
 		FxWrite: pointer(diskWrite), FxRead: pointer(diskRead),
+		FxFileSize: pointer(diskSize), FxTruncate: pointer(diskTruncate),
 		FxSync: pointer(diskSync), FxClose: pointer(diskClose), FxShmLock: pointer(diskLock),
 	}
 	walFileOf(file).base = at[sqlite3.Tsqlite3_io_methods](methods)
@@ -60,6 +62,16 @@ func diskWrite(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
 
 func diskRead(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
 	copy(unsafe.Slice(at[byte](data), n), disk.content[min(int(offset), len(disk.content)):])
+	return sqlite3.SQLITE_OK
+}
+
+func diskSize(_ *libc.TLS, _, size uintptr) int32 {
+	*at[int64](size) = disk.size
+	return sqlite3.SQLITE_OK
+}
+
+func diskTruncate(_ *libc.TLS, _ uintptr, size int64) int32 {
+	disk.size = size
 	return sqlite3.SQLITE_OK
 }
 
@@ -92,6 +104,19 @@ func TestFramesAreWrittenInOneCallBeforeSync(t *testing.T) {
 	vfsSync(tls, file, 0)
 	require.EqualValues(t, sqlite3.SQLITE_OK, vfsClose(tls, file))
 	require.Equal(t, []string{"write 41200", "sync", "close"}, disk.calls)
+}
+
+// TestLogIsTruncatedInSteps, but at once when all of it goes.
+func TestLogIsTruncatedInSteps(t *testing.T) {
+	tls, file := diskFile(t)
+	disk.size = 5 * keptLog / 2
+	for _, want := range []int64{3 * keptLog / 2, keptLog} {
+		require.EqualValues(t, sqlite3.SQLITE_OK, vfsTruncate(tls, file, keptLog))
+		require.Equal(t, want, disk.size)
+	}
+	disk.size = 5 * keptLog / 2
+	require.EqualValues(t, sqlite3.SQLITE_OK, vfsTruncate(tls, file, 0))
+	require.Zero(t, disk.size)
 }
 
 func TestFailedWriteIsReportedInPlaceOfSync(t *testing.T) {
