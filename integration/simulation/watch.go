@@ -226,11 +226,12 @@ func (f *watching) late(account []history.Revision) string {
 	for _, id := range sortedKeys(f.watches) {
 		s := f.watches[id]
 		if s.created && !s.ended && slices.ContainsFunc(account, func(r history.Revision) bool {
-			return r.Number >= s.start && r.Number > s.upTo && slices.ContainsFunc(r.Events, func(e history.Event) bool {
+			return r.Number >= max(s.start, s.upTo+1) && slices.ContainsFunc(r.Events, func(e history.Event) bool {
 				return s.Contains(e.Key) && s.wants(e)
 			})
 		}) {
-			return fmt.Sprintf("watch %d of [%q, %q) from %d has come to revision %d", s.id, s.Key, s.End, s.start, s.upTo)
+			return fmt.Sprintf("watch %d of [%q, %q) from %d has come to revision %d", s.id, s.Key, s.End, s.start,
+				s.upTo)
 		}
 	}
 	return ""
