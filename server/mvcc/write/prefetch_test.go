@@ -195,8 +195,8 @@ func TestTransactionsOfManyKeysReadTogether(t *testing.T) {
 				for i := range clients {
 					txn := put(fmt.Sprint(i), "1")
 					for k := range keys {
-						txn.Compares = append(txn.Compares, mvcc.Compare{Target: mvcc.CompareVersion, Result: mvcc.CompareEqual,
-							KeyRange: mvcc.KeyRange{Key: fmt.Appendf(nil, "%d/%d", i, k)}})
+						txn.Compares = append(txn.Compares, mvcc.Compare{Target: mvcc.CompareVersion,
+							Result: mvcc.CompareEqual, KeyRange: mvcc.KeyRange{Key: fmt.Appendf(nil, "%d/%d", i, k)}})
 					}
 					writing.Go(func() { assert.NoError(t, l.p.Submit(t.Context(), auth.System, NewTxnCommand(txn))) })
 				}
