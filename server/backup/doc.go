@@ -29,7 +29,7 @@
 //     without commits follows each change of users and roles (TestUsersOfAnIdleTable). The lease of each key is restored
 //     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: each base
-//     has a name of its own, and the bytes of a segment decide its name (TestTwoShippers, TestTwoBasesOfOneRevision,
+//     has a nonce in its name, and the bytes of a segment decide its name (TestTwoShippers, TestTwoBasesOfOneRevision,
 //     TestShipToObjectStorage).
 //   - A new base follows daily, or when the segments are larger than the newest one. A segment ends at its revision, so
 //     it leaves no gap (TestNewBasesLeaveNoGap). What no kept moment needs is removed from the manifest, and then from

@@ -178,8 +178,7 @@ const (
 	textDepth = 8 // in messages: a nested transaction is two
 )
 
-// excerpt copies as much of a request as is logged. What etcd does to render one takes several times its size for each
-// level of it.
+// excerpt copies as much of a request as is logged: etcd's stringer copies all of it several times for each level.
 type excerpt struct {
 	left int // bytes
 	cut  bool

@@ -23,7 +23,7 @@ type batch struct {
 	changes []txn.Change
 	changed txn.Overlay            // of changes, over the committed state
 	bases   []indexEntry           // of the key of each change, if it is the first: what the table has
-	read    map[string]indexEntry  // what the table has for the keys that Tx.indexOf has read
+	read    map[string]indexEntry  // what the table has for keys, as Tx.indexOf found or read it
 	leases  map[int64]*coder.Lease // changed leases; nil is a revoked one
 	rows    map[string][]byte      // other rows; nil is a removed one
 	auth    *auth.Rows
