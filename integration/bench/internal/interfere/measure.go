@@ -30,6 +30,9 @@ var (
 	Tiny = Options{Clients: 2, Keys: 256, Versions: 2, ValueSize: 32, Quiet: 100 * time.Millisecond}
 )
 
+// requestTimeout bounds a client's request, which clientv3 repeats for as long as a system has no leader.
+const requestTimeout = 30 * time.Second
+
 // none is the name of the row without background work.
 const none = "none"
 
@@ -95,10 +98,16 @@ func measure(ctx context.Context, others *clientv3.Client, w work, b *background
 	for i := range puts {
 		key := func(n int) string { return fmt.Sprintf("/others/%d/%d", i, n%100) }
 		clients.Go(func() {
-			puts[i].repeat(stop, func(n int) error { _, err := others.Put(ctx, key(n), value); return err })
+			puts[i].repeat(ctx, stop, func(ctx context.Context, n int) error {
+				_, err := others.Put(ctx, key(n), value)
+				return err
+			})
 		})
 		clients.Go(func() {
-			gets[i].repeat(stop, func(n int) error { _, err := others.Get(ctx, key(n)); return err })
+			gets[i].repeat(ctx, stop, func(ctx context.Context, n int) error {
+				_, err := others.Get(ctx, key(n))
+				return err
+			})
 		})
 	}
 	start := time.Now()
@@ -123,7 +132,7 @@ type latencies struct {
 }
 
 // repeat calls f until stop is closed. A request that is under way then counts.
-func (l *latencies) repeat(stop <-chan struct{}, f func(n int) error) {
+func (l *latencies) repeat(ctx context.Context, stop <-chan struct{}, f func(ctx context.Context, n int) error) {
 	for n := 0; l.failed == nil; n++ {
 		select {
 		case <-stop:
@@ -131,7 +140,9 @@ func (l *latencies) repeat(stop <-chan struct{}, f func(n int) error) {
 		default:
 		}
 		start := time.Now()
-		l.failed = f(n)
+		request, cancel := context.WithTimeout(ctx, requestTimeout)
+		l.failed = f(request, n)
+		cancel()
 		l.all = append(l.all, float64(time.Since(start).Microseconds())/1000)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -45,17 +46,25 @@ func (r *Running) Join(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err = joined.launch(); err == nil {
-		err = joined.process.Await(ctx, readyWait, readyPoll, func(ctx context.Context) error {
-			_, err := c.MemberPromote(ctx, added.Member.ID)
-			return err
-		})
+	remove := func(ctx context.Context) error {
+		_, err := c.MemberRemove(ctx, added.Member.ID)
+		if errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil
+		}
+		return err
 	}
+	if err := joined.launch(); err != nil {
+		return errors.Join(err, remove(ctx))
+	}
+	err = joined.process.Await(ctx, readyWait, readyPoll, func(ctx context.Context) error {
+		_, err := c.MemberPromote(ctx, added.Member.ID)
+		return err
+	})
 	if err == nil {
 		err = joined.await(ctx)
 	}
-	_, removed := c.MemberRemove(ctx, added.Member.ID)
-	return errors.Join(err, removed)
+	// It ends after it is removed: it is one of two voters. Right after it has become one, requests may time out.
+	return errors.Join(err, joined.process.Await(ctx, readyWait, readyPoll, remove))
 }
 
 // Snapshot writes a snapshot of the server of c.
