@@ -64,7 +64,7 @@ func OpenDB(u *sqlstore.URL, o sqlstore.Options) (*sqldb.Database, error) {
 			sessions[i] = &sqldb.Session{Base: base, Statements: statements, Together: together, Joined: joined,
 				MayRefuse: mayRefuse, Unprepared: tooManyPrepared}
 		}
-		return e.primary.Connector(sessions)
+		return e.primary.Connector(sessions, write)
 	}
 	e.patient = pool(patient, true)
 	db := sqldb.NewDatabase(u, o.Logger, e, sqldb.Pools{

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,5 +84,51 @@ func TestTheHostThatTakesWritesIsUsed(t *testing.T) {
 	for _, address := range u.Addresses() {
 		_, err := open(ctx, u, sqlstore.Options{})
 		require.ErrorContains(t, err, address)
+	}
+}
+
+// TestReadsAfterASwitchover: a process that has just checked its connections, and does not commit, reads what another one
+// has committed on the new primary.
+func TestReadsAfterASwitchover(t *testing.T) {
+	t.Parallel()
+	first, second := enginetest.StartServer(t), enginetest.StartServer(t)
+	ctx := t.Context()
+	put := func(s sqlstore.Store, value string) error {
+		b := s.BeginBatchWrite()
+		b.Put([]byte("key"), []byte(value))
+		return b.Commit(ctx)
+	}
+	for _, server := range []*enginetest.Server{first, second} {
+		ordinaryUser(t, server.URL())
+		require.NoError(t, put(openURL(t, server.URL(), sqlstore.Options{}), "old"))
+	}
+	enginetest.Exec(t, second.URL(), "SET GLOBAL read_only = 1")
+	both := "mysql://app:secret@" + parse(t, first.URL()).Address + "," + parse(t, second.URL()).Address + "/sqlbrain"
+	var stores [2]sqlstore.Store
+	for i := range stores {
+		s, err := open(ctx, parse(t, both), sqlstore.Options{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, s.Close()) }()
+		stores[i] = s
+		_, err = s.Get(ctx, []byte("key"))
+		require.NoError(t, err)
+	}
+	leader, follower := stores[0], stores[1]
+	for try := range 5 { // the old primary is trusted for a moment
+		now, old := first, second
+		if try%2 == 0 {
+			now, old = second, first
+		}
+		_, err := follower.Get(ctx, []byte("key"))
+		require.NoError(t, err)
+		enginetest.Exec(t, old.URL(), "SET GLOBAL read_only = 1")
+		enginetest.Exec(t, now.URL(), "SET GLOBAL read_only = 0")
+		value := fmt.Sprint("new", try)
+		for put(leader, value) != nil {
+			require.NoError(t, ctx.Err())
+		}
+		got, err := follower.Get(ctx, []byte("key"))
+		require.NoError(t, err)
+		require.Equal(t, value, string(got))
 	}
 }

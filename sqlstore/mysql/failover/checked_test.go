@@ -101,7 +101,7 @@ func ungrouped() *Primary {
 
 func connectTo(t *testing.T, p *Primary, s *server) *conn {
 	t.Helper()
-	opened, err := p.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
+	opened, err := p.Connector([]*sqldb.Session{{Base: s}}, false).Connect(t.Context())
 	require.NoError(t, err)
 	return opened.(*conn)
 }
@@ -285,7 +285,7 @@ func TestChecksOfASlowServerMayTakeLonger(t *testing.T) {
 				}
 				replace := func() {
 					slow = 0
-					next, err := c.primary.Connector([]*sqldb.Session{{Base: s}}).Connect(t.Context())
+					next, err := c.primary.Connector([]*sqldb.Session{{Base: s}}, false).Connect(t.Context())
 					require.NoError(t, err)
 					c = next.(*conn)
 				}

@@ -9,15 +9,16 @@ import (
 	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
 )
 
-// Connector returns a connector to the primary. sessions make the connections to each
-// server, in the order of Config.Servers.
-func (p *Primary) Connector(sessions []*sqldb.Session) driver.Connector {
-	return &connector{primary: p, hosts: hosts{names: p.servers, sessions: sessions}}
+// Connector returns a connector to the primary, for connections that write or for others. sessions make the
+// connections to each server, in the order of Config.Servers.
+func (p *Primary) Connector(sessions []*sqldb.Session, write bool) driver.Connector {
+	return &connector{primary: p, hosts: hosts{names: p.servers, sessions: sessions}, write: write}
 }
 
 type connector struct {
 	primary *Primary
 	hosts   hosts
+	write   bool
 }
 
 // Driver implements driver.Connector.
@@ -31,6 +32,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	conn.era = c.primary.admit(conn.server, era)
+	if c.write {
+		if err := c.primary.settle(ctx); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
 	return conn, nil
 }
 

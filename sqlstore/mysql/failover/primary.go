@@ -13,6 +13,8 @@
 //   - A read-only server is not the primary, and a new connection to it is refused.
 //     An idle connection is checked again when it is taken from the pool, at most
 //     once every 250 ms, because reads alone would meet no error.
+//   - Other processes notice a change up to 250 ms later, and would miss in their reads
+//     what is committed meanwhile. So the first commit on another server waits that long.
 //
 // A URL may name several servers, which replicate to each other, where no proxy and
 // no name follows the primary: see hosts.go.
@@ -24,6 +26,7 @@
 package failover
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -35,6 +38,10 @@ import (
 // shorter than the promotion of another server, and long enough to cost reads
 // nothing measurable.
 const primaryRecheck = 250 * time.Millisecond
+
+// settling is how long after a change of the server no connection for writing is made: all
+// processes have checked theirs then. An old server is read-only before another one accepts writes.
+const settling = primaryRecheck + 50*time.Millisecond
 
 // warnInterval is the shortest time between two warnings.
 const warnInterval = time.Second
@@ -89,6 +96,7 @@ type Primary struct {
 
 	mu     sync.Mutex
 	server string    // the last one reached, "" if none was asked
+	moved  time.Time // when another one than before was first reached
 	warned time.Time // when a replacement was last logged
 }
 
@@ -145,11 +153,33 @@ func (p *Primary) admit(server string, era int64) int64 {
 	p.mu.Lock()
 	before := p.server
 	p.server = server
+	moved := before != "" && before != server
+	if moved {
+		p.moved = time.Now()
+	}
 	p.mu.Unlock()
-	if before != "" && before != server {
+	if moved {
 		era = p.giveUp(fmt.Errorf("connected to %s, and before to %s", server, before))
 	}
 	return era
+}
+
+// settle returns once a connection may be written to.
+func (p *Primary) settle(ctx context.Context) error {
+	p.mu.Lock()
+	left := time.Until(p.moved.Add(settling))
+	p.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // agrees reports whether server is the one that the other connections reach.
