@@ -60,58 +60,33 @@ func TestFileThatCannotBeOpened(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// disk is a file whose Write does what a test says.
+// disk is a file whose Write fails if it has an error.
 type disk struct {
 	strings.Builder
-	before func() error // each Write
-	closed chan struct{}
+	err error
 }
 
 func (d *disk) Write(p []byte) (int, error) {
-	if err := d.before(); err != nil {
-		return 0, err
+	if d.err != nil {
+		return 0, d.err
 	}
 	return d.Builder.Write(p)
 }
 
-func (d *disk) Close() error { close(d.closed); return nil }
-
-func newDisk(before func() error) *disk { return &disk{before: before, closed: make(chan struct{})} }
-
 func TestFullFileEndsTheRecording(t *testing.T) {
-	d := newDisk(func() error { return nil })
-	f := newFile(d, quiet)
-	line := encode(Step{Kind: Show, Revision: 1})
-	f.max = int64(2*len(line) + 1)
+	var d disk
+	f := file{out: &d, left: int64(2*len(encode(Step{Kind: Show, Revision: 1})) + 1), log: quiet}
 	for rev := range int64(4) {
 		f.write(Step{Kind: Show, Revision: rev + 1})
 	}
-	<-d.closed
-	require.NoError(t, f.close())
 	require.Equal(t, []Step{{Kind: Show, Revision: 1}, {Kind: Show, Revision: 2}, {Kind: Stop}}, decode(t, d.String()))
 }
 
 func TestFailedWriteEndsTheRecording(t *testing.T) {
-	broken := errors.New("no space left on device")
-	d := newDisk(func() error { return broken })
-	f := newFile(d, quiet)
+	d := disk{err: errors.New("no space left on device")}
+	f := file{out: &d, left: maxBytes, log: quiet}
 	f.write(Step{Kind: Show, Revision: 1})
+	d.err = nil
 	f.write(Step{Kind: Show, Revision: 2})
-	<-d.closed
-	require.NoError(t, f.close())
 	require.Empty(t, d.String())
-}
-
-// A disk that hangs delays one step, and no further ones.
-func TestSlowDiskEndsTheRecording(t *testing.T) {
-	hangs := make(chan struct{})
-	d := newDisk(func() error { <-hangs; return nil })
-	f := newFile(d, quiet)
-	f.wait = time.Millisecond
-	f.write(Step{Kind: Show, Revision: 1})
-	f.write(Step{Kind: Show, Revision: 2})
-	require.ErrorIs(t, f.close(), errSlow)
-	close(hangs)
-	<-d.closed
-	require.Equal(t, []Step{{Kind: Show, Revision: 1}, {Kind: Stop}}, decode(t, d.String()))
 }
