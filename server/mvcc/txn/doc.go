@@ -5,7 +5,7 @@
 // Invariants, and the tests that hold them:
 //
 //   - A transaction sees the state before it, and its own earlier changes:
-//     TestTransactionSeesItsOwnChanges.
+//     TestRandomHistoriesMatchTheModel of server/replica.
 //   - An operation that is not valid fails the transaction before anything is changed, and all
 //     compares are decided on the state before it: TestValidationPrecedesChanges.
 //
