@@ -18,7 +18,6 @@ import (
 type Metrics struct {
 	age, revision *prometheus.Desc
 	point         atomic.Pointer[point] // nil: nothing is shipped
-	written       prometheus.Counter
 	gaps          prometheus.Counter
 	failures      *prometheus.CounterVec
 }
@@ -39,8 +38,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 				"tried.", nil, nil),
 		revision: prometheus.NewDesc("sqlbrain_backup_revision",
 			"On the leader with --backup-to: the newest revision of the backup.", nil, nil),
-		written: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_backup_written_bytes_total",
-			Help: "Bytes written to the place of the backup."}),
 		gaps: make.NewCounter(prometheus.CounterOpts{Name: "sqlbrain_backup_gaps_total",
 			Help: "Gaps in the backup, because history was compacted before it could be read: moments in them cannot be " +
 				"restored."}),
@@ -99,11 +96,8 @@ type placeError struct{ error }
 
 func (e placeError) Unwrap() error { return e.error }
 
-// measured is a place whose errors are placeErrors, and which counts what is written.
-type measured struct {
-	Place
-	written prometheus.Counter
-}
+// measured is a place whose errors are placeErrors.
+type measured struct{ Place }
 
 func (p measured) Read(ctx context.Context, name string) (io.ReadCloser, error) {
 	r, err := p.Place.Read(ctx, name)
@@ -111,7 +105,7 @@ func (p measured) Read(ctx context.Context, name string) (io.ReadCloser, error) 
 }
 
 func (p measured) Create(ctx context.Context, name string, write func(io.Writer) error) error {
-	return ofPlace(p.Place.Create(ctx, name, func(w io.Writer) error { return write(counted{w, p.written}) }))
+	return ofPlace(p.Place.Create(ctx, name, write))
 }
 
 func (p measured) List(ctx context.Context) ([]string, error) {
@@ -128,16 +122,4 @@ func ofPlace(err error) error {
 		return nil
 	}
 	return placeError{err}
-}
-
-// counted counts the bytes that are written.
-type counted struct {
-	io.Writer
-	bytes prometheus.Counter
-}
-
-func (c counted) Write(b []byte) (int, error) {
-	n, err := c.Writer.Write(b)
-	c.bytes.Add(float64(n))
-	return n, err
 }

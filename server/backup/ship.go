@@ -170,7 +170,7 @@ func newShipper(cfg Config) *shipper {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
-	to := archive{Place: measured{cfg.To, cfg.Metrics.written}, recipients: cfg.Recipients}
+	to := archive{Place: measured{cfg.To}, recipients: cfg.Recipients}
 	return &shipper{Config: cfg, to: to, mark: compact.NewMark(cfg.Store),
 		turns: loglimit.Log{Interval: 5 * time.Minute}}
 }

@@ -9,9 +9,8 @@ import (
 
 // metrics of the node's role, under the names that etcd's dashboards know.
 type metrics struct {
-	leaderships prometheus.Counter
-	changes     prometheus.Counter
-	withdraw    func()
+	changes  prometheus.Counter
+	withdraw func()
 }
 
 // newMetrics publishes the node's metrics, and others, which its parts have made.
@@ -19,9 +18,6 @@ func newMetrics(reg prometheus.Registerer, others ...prometheus.Collector) (m *m
 	own := prometheus.NewRegistry()
 	with := promauto.With(own)
 	m = &metrics{
-		leaderships: with.NewCounter(prometheus.CounterOpts{
-			Name: "sqlbrain_leaderships_total", Help: "Times this node began to lead.",
-		}),
 		changes: with.NewCounter(prometheus.CounterOpts{
 			Name: "etcd_server_leader_changes_seen_total", Help: "The number of leader changes seen.",
 		}),

@@ -35,7 +35,6 @@ func (n *Node) becomeLeader(ctx context.Context) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.leadership = ended
-		n.metrics.leaderships.Inc()
 		n.wakeAll()
 	})
 	n.mu.Lock()

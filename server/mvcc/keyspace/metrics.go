@@ -15,10 +15,6 @@ func (v *View) Observe(r prometheus.Registerer) {
 			func(s Stats) int { return s.RecordBytes }},
 		"sqlbrain_range_cache_bytes": {"Bytes in the cache of current ranges.",
 			func(s Stats) int { return s.SegmentBytes }},
-		"sqlbrain_range_cache_segments": {"Segments of the key space that the cache of current ranges holds.",
-			func(s Stats) int { return s.Segments }},
-		"sqlbrain_counted_spans": {"Spans of the key space whose number of keys is known.",
-			func(s Stats) int { return s.Counted }},
 	} {
 		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: g.help},
 			func() float64 { return float64(g.get(v.Stats())) })
