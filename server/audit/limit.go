@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -31,46 +32,25 @@ type Source struct {
 	Authenticated bool
 }
 
-// bucket bounds a rate.
-type bucket struct {
-	tokens float64
-	at     time.Time // when tokens was right
-}
-
-// allow takes a token if there are least, after it has added what has accrued since the last call. A new bucket is full.
-func (b *bucket) allow(now time.Time, rate, burst, least float64) bool {
-	if b.at.IsZero() {
-		b.tokens = burst
-	} else if passed := now.Sub(b.at); passed > 0 {
-		b.tokens = min(burst, b.tokens+rate*passed.Seconds())
-	}
-	b.at = now
-	if b.tokens < least {
-		return false
-	}
-	b.tokens--
-	return true
-}
-
 // limit bounds the rate of events of one kind, and counts the others. Log.mu guards it.
 type limit struct {
-	users, addresses *simplelru.LRU[string, *bucket]
-	all              bucket    // of addresses
-	missing          int64     // events suppressed since the last line about them
-	since            time.Time // when the first of them was
-	by               []string  // the first sources of them
+	users, addresses *simplelru.LRU[string, *rate.Limiter]
+	all              *rate.Limiter // of addresses
+	missing          int64         // events suppressed since the last line about them
+	since            time.Time     // when the first of them was
+	by               []string      // the first sources of them
 	reported         time.Time
 }
 
 func newLimit() *limit {
-	buckets := func() *simplelru.LRU[string, *bucket] {
-		m, err := simplelru.NewLRU[string, *bucket](maxSources, nil)
+	limiters := func() *simplelru.LRU[string, *rate.Limiter] {
+		m, err := simplelru.NewLRU[string, *rate.Limiter](maxSources, nil)
 		if err != nil {
 			panic(err) // the size is not positive
 		}
 		return m
 	}
-	return &limit{users: buckets(), addresses: buckets()}
+	return &limit{users: limiters(), addresses: limiters(), all: rate.NewLimiter(addressRate, addressBurst)}
 }
 
 // admits reports whether an event of a source may be recorded at now.
@@ -81,17 +61,13 @@ func (l *limit) admits(now time.Time, source Source) bool {
 	}
 	b, ok := sources.Get(source.Name)
 	if !ok {
-		b = &bucket{}
+		b = rate.NewLimiter(sourceRate, sourceBurst)
 		sources.Add(source.Name, b)
 	}
-	admitted := b.allow(now, sourceRate, sourceBurst, 1)
+	admitted := b.AllowN(now, 1)
 	if admitted && !source.Authenticated {
 		// Half is left for addresses that were quiet, else a flood from many addresses would hide them.
-		least := 1.0
-		if b.tokens < sourceBurst-1 {
-			least = addressBurst / 2
-		}
-		admitted = l.all.allow(now, addressRate, addressBurst, least)
+		admitted = (b.TokensAt(now) >= sourceBurst-1 || l.all.TokensAt(now) >= addressBurst/2) && l.all.AllowN(now, 1)
 	}
 	if !admitted {
 		l.suppress(now, source)
