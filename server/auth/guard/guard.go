@@ -243,6 +243,10 @@ func (g *Guard) view(rows *auth.Rows) *view {
 	if v := g.views.find(rows); v != nil {
 		return v
 	}
+	if v := g.views.sameUsers(rows); v != nil {
+		g.views.keep(v)
+		return v
+	}
 	v := &view{rows: rows}
 	if v.store, v.err = newStore(rows); v.err != nil {
 		g.log.Error("users and roles cannot be read", "error", v.err)
@@ -250,8 +254,7 @@ func (g *Guard) view(rows *auth.Rows) *view {
 	}
 	v.noPassword = hashOfNoPassword(v.store.commonCost(g.cfg.BcryptCost))
 	v.AuthStore = g.over(v.store, g.provider)
-	g.views.kept[g.views.next].Store(v)
-	g.views.next = (g.views.next + 1) % viewsKept
+	g.views.keep(v)
 	return v
 }
 

@@ -52,6 +52,29 @@ func TestLogoutMakesATokenVoidOnEveryNode(t *testing.T) {
 	other.requireCaller(t, token, "")
 }
 
+// TestLogoutKeepsTheRulesOfUsers: a logout needs no right, and must not make every node build etcd's rules anew.
+func TestLogoutKeepsTheRulesOfUsers(t *testing.T) {
+	n := newNode(t)
+	g := newGuard(t, n)
+	populate(t, g)
+	before := g.view(n.Auth.Rows())
+	token := g.login(t)
+	require.NoError(t, g.Logout(tokenContext(t.Context(), token), g.RevokeToken))
+	rows := n.Auth.Rows()
+	after := g.view(rows)
+	require.NotSame(t, before, after)
+	require.Same(t, before.AuthStore, after.AuthStore)
+	require.Same(t, rows, after.rows)
+	require.Same(t, after, g.view(rows))
+
+	// The revision alone does not tell: a change that was not committed had one too.
+	other := rows.With(&auth.Change{Enabled: rows.Enabled, Revision: rows.Revision, Users: map[string][]byte{"ann": nil}})
+	require.Nil(t, g.view(other).user("ann"))
+	require.NotNil(t, g.view(rows).user("ann"))
+	off := rows.With(&auth.Change{Revision: rows.Revision})
+	require.False(t, g.view(off).IsAuthEnabled())
+}
+
 func TestATokenEndsAfterTheLifetimeThatWasAskedFor(t *testing.T) {
 	g := newGuard(t, newNode(t))
 	populate(t, g)

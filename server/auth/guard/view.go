@@ -1,8 +1,10 @@
 package guard
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +45,28 @@ func (vs *views) find(rows *auth.Rows) *view {
 		}
 	}
 	return nil
+}
+
+// sameUsers returns the view of rows that differ from kept ones by no user and no role, nil if there are none. A
+// logout, which needs no right, makes such rows, and etcd's rules over thousands of users take seconds to build.
+func (vs *views) sameUsers(rows *auth.Rows) *view {
+	for i := range vs.kept {
+		v := vs.kept[i].Load()
+		if v == nil || v.err != nil || v.rows.Enabled != rows.Enabled || v.rows.Revision != rows.Revision ||
+			!maps.EqualFunc(v.rows.Users, rows.Users, bytes.Equal) || !maps.EqualFunc(v.rows.Roles, rows.Roles, bytes.Equal) {
+			continue
+		}
+		same := *v
+		same.rows = rows
+		return &same
+	}
+	return nil
+}
+
+// keep caches v. vs.mu is held.
+func (vs *views) keep(v *view) {
+	vs.kept[vs.next].Store(v)
+	vs.next = (vs.next + 1) % viewsKept
 }
 
 // checkRevision returns etcd's ErrAuthOldRevision if ai is of another revision than v. etcd
