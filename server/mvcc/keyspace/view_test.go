@@ -434,6 +434,9 @@ func TestViewMatchesTable(t *testing.T) {
 				case n < 12:
 					s.fill()
 				case n == 12 && s.IntN(40) == 0:
+					if s.IntN(2) == 0 { // as a follower for which history was compacted
+						s.applied = s.m.rev
+					}
 					s.v.Purge(s.applied)
 				case n == 12 && s.IntN(4) == 0:
 					s.recall()
