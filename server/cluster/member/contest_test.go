@@ -414,6 +414,33 @@ func TestAnAnswerSaysNothingOfAProcessThatEndsAfterIt(t *testing.T) {
 	})
 }
 
+// TestHowLongAChallengeIsUnanswered: time in which the holder may have been without the database, as this process was,
+// does not count.
+func TestHowLongAChallengeIsUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			p pending
+			l lock
+		)
+		l.Challenge = 7
+		poll := func(after time.Duration) time.Duration {
+			time.Sleep(after)
+			p.observe(l, timing.Answer, time.Now())
+			return p.waited
+		}
+		require.Zero(t, poll(time.Minute), "the first poll that finds it")
+		want := timing.FastPoll
+		require.Equal(t, want, poll(timing.FastPoll))
+		want += timing.Answer / 2
+		require.Equal(t, want, poll(time.Minute), "the process was paused")
+		const holderPoll = timing.Answer / timing.MissedPolls
+		time.Sleep(time.Minute)
+		p.missed(holderPoll)
+		want += timing.FastPoll - holderPoll
+		require.Equal(t, want, poll(timing.FastPoll), "a poll failed")
+	})
+}
+
 func TestRoundTripsInRowsAreBounded(t *testing.T) {
 	require.Equal(t, timing.LongestPause, Member{RoundTrip: 4e15}.roundTrip())
 	require.Zero(t, Member{RoundTrip: -1}.roundTrip())
