@@ -306,6 +306,8 @@ func TestCompactCancelsOnlyWatchersThatNeedCompactedHistory(t *testing.T) {
 	b.expect(late, "0@3 put:a:2 put:a:3", "0@0 canceled compact=7")
 	b.expect(soon, "0@6 put:a:5 put:a:6", "0@7 put:a:7")
 	b.expect(synced, "0@7 put:a:7")
+	b.expect(b.stream(key("a").from(6)), "0@7 created", "0@0 canceled compact=7") // although the ring has 6
+	b.expect(b.stream(key("a").from(7)), "0@7 created", "0@7 put:a:7")
 	b.put("a")
 	b.expect(soon, "0@8 put:a:8")
 	b.expect(synced, "0@8 put:a:8")
