@@ -22,12 +22,12 @@ func TestFragments(t *testing.T) {
 		}))
 		return parts
 	}
-	five := []*mvccpb.Event{event(300), event(300), event(300), event(5000), event(300)}
-	require.Len(t, send(false, five...), 1, "only watchers that ask for fragments get them")
+	six := []*mvccpb.Event{event(300), event(300), event(300), event(300), event(5000), event(300)}
+	require.Len(t, send(false, six...), 1, "only watchers that ask for fragments get them")
 	require.Len(t, send(true, event(5000)), 1, "one event is never split")
 	require.Len(t, send(true, event(300), event(300)), 1)
 
-	parts := send(true, five...)
+	parts := send(true, six...)
 	var sizes []int
 	var events []*mvccpb.Event
 	for i, p := range parts {
@@ -40,11 +40,11 @@ func TestFragments(t *testing.T) {
 			require.Less(t, proto.Size(p), 1000)
 		}
 	}
-	require.Equal(t, []int{3, 1, 1}, sizes)
-	require.Equal(t, five, events)
+	require.Equal(t, []int{3, 1, 1, 1}, sizes)
+	require.Equal(t, six, events)
 
 	failure := errors.New("gone")
-	err := sendFragments(&pb.WatchResponse{Events: five}, true, 1000, func(*pb.WatchResponse) error { return failure })
+	err := sendFragments(&pb.WatchResponse{Events: six}, true, 1000, func(*pb.WatchResponse) error { return failure })
 	require.ErrorIs(t, err, failure)
 }
 
