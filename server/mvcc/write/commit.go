@@ -98,7 +98,7 @@ func (p *Pipeline) attempt(ctx context.Context, ops []sqlstore.Op, want coder.Fe
 }
 
 // finish publishes a durable batch, which has changed the counted rows by growth bytes. The index cache is first: a
-// reader may see the new revision only when the sequencer knows it too.
+// prefetch that begins too late for recordChanges takes index entries from it.
 func (p *Pipeline) finish(b *batch, growth int64) error {
 	events := make([]*watch.Event, len(b.changes))
 	for i := range b.changes {

@@ -445,6 +445,26 @@ func TestOwnChangesAreNotRecorded(t *testing.T) {
 	require.Zero(t, l.prefetches())
 }
 
+// Else a lease could be revoked without a key that was attached just before the prefetch.
+func TestTheIndexCacheKnowsWhatIsVisible(t *testing.T) {
+	l := lead(t, newStore(t))
+	l.must(t, put("k", "1"))
+	var visible int64
+	var cached indexEntry
+	look := Func(func(_ context.Context, tx *Tx) error {
+		tx.OnCommit(func() {
+			visible = l.Revision()
+			cached, _ = l.p.index.peek([]byte("k"))
+		})
+		return nil
+	})
+	for _, err := range l.together(t, NewTxnCommand(put("k", "2")), look) {
+		require.NoError(t, err)
+	}
+	require.Equal(t, l.Revision(), visible)
+	require.Equal(t, visible, cached.ModRevision)
+}
+
 // Clients decide how large values are, and how many transactions wait.
 func TestPrefetchedValuesAreBoundedTogether(t *testing.T) {
 	l := lead(t, newStore(t))
