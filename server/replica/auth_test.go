@@ -105,6 +105,18 @@ func TestFollowerLoadsReportedAuthVersion(t *testing.T) {
 	}
 }
 
+// TestSuccessorKnowsTheLastAuthChange of its predecessor. It has no revision, so that catching up does not find it.
+func TestSuccessorKnowsTheLastAuthChange(t *testing.T) {
+	p, lead, follower := newLedPair(t, newStore(t))
+	mustChange(t, lead, setUser("a", "1"))
+	p.mustResign(0)
+	p.lead(1)
+	defer p.mustResign(1)
+	if got, want := describeAuth(follower.Auth.Rows()), describeAuth(lead.Auth.Rows()); got != want {
+		t.Fatalf("got  %q\nwant %q", got, want)
+	}
+}
+
 // TestAReplicaOpensWithTheUsersOfItsRevision: what it shows first must not be shown under older permissions.
 func TestAReplicaOpensWithTheUsersOfItsRevision(t *testing.T) {
 	store := newStore(t)
