@@ -192,7 +192,7 @@ func TestDoctorOnMySQL(t *testing.T) {
 	a, found = examined(t, "--datastore", raw)
 	require.Zero(t, a.code, a.stdout)
 	for _, check := range []string{"reachable", "version", "schema", "privileges", "create", "writable", "sql_mode",
-		"loss", "packet", "isolation", "charset", "clock", "size", "connections"} {
+		"loss", "packet", "isolation", "clock", "size", "connections"} {
 		require.Equal(t, doctor.OK, found[check].Status, "%s: %+v", check, found[check])
 	}
 	for _, check := range []string{"tls", "durability"} {

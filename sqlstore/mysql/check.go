@@ -16,6 +16,7 @@ const (
 	// and the two other keys that come with a row in the answer of a list.
 	packetMargin = 64 << 10
 	minPacket    = 1 << 20
+	wasReset     = "although every session sets it: a proxy seems to reset sessions"
 )
 
 // Check implements sqldb.Engine. It reads the settings of conn's session, which hold for all
@@ -45,6 +46,12 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 		if !strings.Contains(vars["sql_mode"], mode) {
 			return info, sqldb.Unfit("sql_mode is %q although every session sets it to %q: a proxy seems to reset sessions",
 				vars["sql_mode"], sqlMode)
+		}
+	}
+	for _, s := range sessionSettings {
+		// A variable that the server does not show cannot be judged.
+		if v, ok := vars[s[0]]; ok && !strings.EqualFold(v, s[1]) {
+			return info, sqldb.Unfit("%s is %q "+wasReset, s[0], v)
 		}
 	}
 	level := vars["transaction_isolation"]
@@ -109,11 +116,13 @@ func losesBinlog(vars map[string]string) bool {
 }
 
 func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
-	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'transaction_isolation',
-		'tx_isolation', 'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
-		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability',
-		'tidb_low_resolution_tso', 'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'tidb_config', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', 'binlog_storage_engine',
-		'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads', 'group_replication_group_name', 'group_replication_consistency')`
+	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'character_set_client',
+		'character_set_connection', 'transaction_isolation', 'tx_isolation', 'read_only', 'super_read_only',
+		'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only', 'tidb_restricted_read_only', 'tidb_txn_mode',
+		'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability', 'tidb_low_resolution_tso',
+		'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'tidb_config', 'innodb_flush_log_at_trx_commit',
+		'sync_binlog', 'log_bin', 'binlog_storage_engine', 'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads',
+		'group_replication_group_name', 'group_replication_consistency')`
 	var rows []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`

@@ -214,6 +214,27 @@ const (
 		"tx_isolation = 'READ-COMMITTED' */"
 )
 
+// sessionSettings are set by every session, because the server's own values may suit other applications only. Check
+// verifies them.
+var sessionSettings = [][2]string{
+	// The driver writes values into the text of statements and escapes them byte by byte. That is unsafe if a quote or a
+	// backslash can be the second byte of a character, as in gbk.
+	//
+	// With a binary log the server logs each prepared statement as text, and escapes multi-byte characters in its values
+	// one by one. Binary values have none. Measured, this saves an eighth to a quarter of the database's work on a batch.
+	{"character_set_client", "binary"},
+	{"character_set_connection", "binary"},
+}
+
+// assignments continues a SET statement with settings.
+func assignments(settings [][2]string, quote string) string {
+	var b strings.Builder
+	for _, s := range settings {
+		b.WriteString(", " + s[0] + " = " + quote + s[1] + quote)
+	}
+	return b.String()
+}
+
 const (
 	// idleWriter is how long the server keeps a connection for writing on which nothing happens. The
 	// transaction of a process that is frozen, or whose host is gone, ends no sooner, and it may hold the
@@ -240,21 +261,17 @@ func sessionStatements(write bool) (statements []string, together string, joined
 		// unique_checks off would let a secondary node of some engines skip the
 		// check PutIfNotExist is made of.
 		"SET SESSION sql_mode = '" + sqlMode + "', autocommit = 1, unique_checks = 1, innodb_lock_wait_timeout = 10" +
-			tidbAssignments(tidbWrites),
+			assignments(sessionSettings, "") + tidbAssignments(tidbWrites),
 		setTiDBReads,
 	}
 	if write {
-		// With a binary log the server logs each prepared statement as text, and escapes
-		// multi-byte characters in its values one by one. Binary values have none. Measured,
-		// this saves an eighth to a quarter of the database's work on a batch.
-		statements = append(statements, "SET SESSION character_set_client = binary, character_set_connection = binary",
-			setIdle, setTiDBIdle)
+		statements = append(statements, setIdle, setTiDBIdle)
 	}
-	assignments := []string{setIsolation}
+	all := []string{setIsolation}
 	for _, s := range statements {
-		assignments = append(assignments, strings.TrimPrefix(s, "SET SESSION "))
+		all = append(all, strings.TrimPrefix(s, "SET SESSION "))
 	}
 	// MySQL refuses the setting of replicated reads, so it is not one of those that are joined.
 	return append(statements, "SET SESSION TRANSACTION ISOLATION LEVEL "+isolation, setReplicatedReads),
-		strings.Join(assignments, ", "), len(statements) + 1
+		strings.Join(all, ", "), len(statements) + 1
 }

@@ -32,17 +32,16 @@ const setReplicatedReads = "SET SESSION autocommit = 1" +
 
 // checkReplicated verifies the settings made by setReplicatedReads.
 func checkReplicated(vars map[string]string) error {
-	const reset = "although every session sets it: a proxy seems to reset sessions"
 	if vars["wsrep_on"] == "ON" {
 		if n, err := strconv.Atoi(vars["wsrep_sync_wait"]); err != nil || n&1 == 0 {
-			return sqldb.Unfit("wsrep_sync_wait is %q "+reset, vars["wsrep_sync_wait"])
+			return sqldb.Unfit("wsrep_sync_wait is %q "+wasReset, vars["wsrep_sync_wait"])
 		}
 		if v := vars["wsrep_dirty_reads"]; v == "ON" {
-			return sqldb.Unfit("wsrep_dirty_reads is %q "+reset, v)
+			return sqldb.Unfit("wsrep_dirty_reads is %q "+wasReset, v)
 		}
 	}
 	if v := vars["group_replication_consistency"]; v == "EVENTUAL" && vars["group_replication_group_name"] != "" {
-		return sqldb.Unfit("group_replication_consistency is %q "+reset, v)
+		return sqldb.Unfit("group_replication_consistency is %q "+wasReset, v)
 	}
 	return nil
 }

@@ -46,13 +46,7 @@ var (
 // tidbAssignments continues a SET statement with settings. MySQL and MariaDB read them as
 // a comment.
 func tidbAssignments(settings [][2]string) string {
-	var b strings.Builder
-	b.WriteString(" /*T! ")
-	for _, s := range settings {
-		b.WriteString(", " + s[0] + " = '" + s[1] + "'")
-	}
-	b.WriteString(" */")
-	return b.String()
+	return " /*T! " + assignments(settings, "'") + " */"
 }
 
 // setTiDBReads may be refused.

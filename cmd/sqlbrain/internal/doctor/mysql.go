@@ -98,7 +98,6 @@ func (e *examination) mysql(ctx context.Context) {
 	s.checkIsolation()
 	s.checkTimeouts()
 	s.checkTiDB(ctx)
-	s.checkCharset()
 	s.checkPageSize()
 	s.checkClock(ctx)
 	s.checkSize(ctx)
@@ -309,19 +308,6 @@ func (s *server) checkIsolation() {
 	default:
 		s.add("isolation", Fail, fmt.Sprintf("%s is %q", name, level), "use READ-COMMITTED")
 	}
-}
-
-// unsafeCharsets hold characters whose second byte may be a quote or a backslash,
-// which makes escaping unsafe.
-var unsafeCharsets = []string{"big5", "cp932", "gb18030", "gbk", "sjis"}
-
-func (s *server) checkCharset() {
-	client := s.vars["character_set_client"]
-	if slices.Contains(unsafeCharsets, client) {
-		s.add("charset", Fail, "character_set_client is "+client, "use utf8mb4")
-		return
-	}
-	s.ok("charset", "client %s; the table is binary", client)
 }
 
 func (s *server) checkPageSize() {

@@ -25,7 +25,7 @@ const (
 var fit = map[string]string{
 	"sql_mode": "STRICT_TRANS_TABLES", "max_allowed_packet": "67108864", "transaction_isolation": "READ-COMMITTED",
 	"read_only": "OFF", "super_read_only": "OFF", "innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1",
-	"log_bin": "ON", "character_set_client": "utf8mb4", "innodb_page_size": "16384",
+	"log_bin": "ON", "innodb_page_size": "16384",
 }
 
 // judge runs the checks that need variables only.
@@ -45,7 +45,6 @@ func judge(version string, change map[string]string) *Report {
 	s.checkIsolation()
 	s.checkTimeouts()
 	s.checkTiDB(context.Background())
-	s.checkCharset()
 	s.checkPageSize()
 	return s.Report
 }
@@ -92,7 +91,6 @@ func TestEachFaultOfAServerIsFound(t *testing.T) {
 		{tidbVersion, "tidb_enable_async_commit", "OFF", "commits", Warn},
 		{tidbVersion, "tidb_enable_1pc", "OFF", "commits", Warn},
 		{mysqlVersion, "transaction_isolation", "SERIALIZABLE", "isolation", Fail},
-		{mysqlVersion, "character_set_client", "gbk", "charset", Fail},
 		{mysqlVersion, "innodb_page_size", "8192", "page size", Fail},
 	} {
 		report := judge(c.version, map[string]string{c.name: c.value})

@@ -1,0 +1,54 @@
+package mysql
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest"
+	"github.com/sqlbrain/sqlbrain/sqlstore/sqldb"
+)
+
+// TestSessionsDoNotInheritSettings that an operator may have made for other applications. The servers are the test's
+// own, because the settings are global.
+func TestSessionsDoNotInheritSettings(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		migrate(t, server.URL())
+		user := ordinaryUser(t, server.URL()) // init_connect is not executed for others
+		for _, c := range []struct {
+			setting, value string
+			check          func(*testing.T, *sqldb.Store)
+		}{
+			{"init_connect", "'SET NAMES gbk'", readsAKeyWithAQuote},
+		} {
+			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = "+c.value)
+			c.check(t, openURL(t, user, sqlstore.Options{}))
+			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = DEFAULT")
+		}
+	})
+}
+
+// readsAKeyWithAQuote that is the second byte of a character of gbk. A statement is not prepared when it first appears.
+func readsAKeyWithAQuote(t *testing.T, s *sqldb.Store) {
+	t.Helper()
+	_, err := s.Get(t.Context(), []byte("\x81' UNION SELECT 1 -- "))
+	require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
+}
+
+// TestSessionThatWasResetIsRefused: a proxy may use a connection for several sessions.
+func TestSessionThatWasResetIsRefused(t *testing.T) {
+	t.Parallel()
+	raw := enginetest.Database(t)
+	migrate(t, raw)
+	for name, value := range map[string]string{
+		"character_set_client": "gbk", "character_set_connection": "gbk",
+	} {
+		disguise := &enginetest.TiDB{Variables: map[string]string{name: value}}
+		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{WrapConnector: disguise.Wrap})
+		require.ErrorIs(t, err, sqlstore.ErrUnfit)
+		require.ErrorContains(t, err, name)
+	}
+}
