@@ -23,6 +23,7 @@ func TestSessionsDoNotInheritSettings(t *testing.T) {
 			check          func(*testing.T, *sqldb.Store)
 		}{
 			{"init_connect", "'SET NAMES gbk'", readsAKeyWithAQuote},
+			{"completion_type", "CHAIN", commitsAfterATransaction},
 		} {
 			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = "+c.value)
 			c.check(t, openURL(t, user, sqlstore.Options{}))
@@ -38,13 +39,26 @@ func readsAKeyWithAQuote(t *testing.T, s *sqldb.Store) {
 	require.ErrorIs(t, err, sqlstore.ErrKeyNotFound)
 }
 
+// commitsAfterATransaction whose COMMIT may begin another one, in which the statement would stay.
+func commitsAfterATransaction(t *testing.T, s *sqldb.Store) {
+	t.Helper()
+	b := s.BeginBatchWrite()
+	b.Put([]byte("a transaction"), []byte("x"))
+	require.NoError(t, b.Commit(t.Context()))
+	b = s.BeginBatchWrite()
+	b.PutIfNotExist([]byte("one statement"), []byte("x"))
+	require.NoError(t, b.Commit(t.Context()))
+	_, err := s.Get(t.Context(), []byte("one statement")) // on another connection
+	require.NoError(t, err)
+}
+
 // TestSessionThatWasResetIsRefused: a proxy may use a connection for several sessions.
 func TestSessionThatWasResetIsRefused(t *testing.T) {
 	t.Parallel()
 	raw := enginetest.Database(t)
 	migrate(t, raw)
 	for name, value := range map[string]string{
-		"character_set_client": "gbk", "character_set_connection": "gbk",
+		"character_set_client": "gbk", "character_set_connection": "gbk", "completion_type": "CHAIN",
 	} {
 		disguise := &enginetest.TiDB{Variables: map[string]string{name: value}}
 		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{WrapConnector: disguise.Wrap})
