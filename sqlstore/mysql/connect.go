@@ -226,6 +226,7 @@ var sessionSettings = [][2]string{
 	{"character_set_connection", "binary"},
 	// COMMIT begins no other transaction, in which a statement that should commit by itself would stay.
 	{"completion_type", "NO_CHAIN"},
+	{"sql_select_limit", "18446744073709551615"}, // no answer is cut off
 }
 
 // assignments continues a SET statement with settings.

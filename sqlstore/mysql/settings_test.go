@@ -24,6 +24,7 @@ func TestSessionsDoNotInheritSettings(t *testing.T) {
 		}{
 			{"init_connect", "'SET NAMES gbk'", readsAKeyWithAQuote},
 			{"completion_type", "CHAIN", commitsAfterATransaction},
+			{"sql_select_limit", "1", readsManyRows},
 		} {
 			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = "+c.value)
 			c.check(t, openURL(t, user, sqlstore.Options{}))
@@ -52,6 +53,19 @@ func commitsAfterATransaction(t *testing.T, s *sqldb.Store) {
 	require.NoError(t, err)
 }
 
+func readsManyRows(t *testing.T, s *sqldb.Store) {
+	t.Helper()
+	keys := [][]byte{[]byte("1"), []byte("2"), []byte("3")}
+	b := s.BeginBatchWrite()
+	for _, key := range keys {
+		b.Put(key, key)
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	values, err := s.MultiGet(t.Context(), keys)
+	require.NoError(t, err)
+	require.Equal(t, keys, values)
+}
+
 // TestSessionThatWasResetIsRefused: a proxy may use a connection for several sessions.
 func TestSessionThatWasResetIsRefused(t *testing.T) {
 	t.Parallel()
@@ -59,6 +73,7 @@ func TestSessionThatWasResetIsRefused(t *testing.T) {
 	migrate(t, raw)
 	for name, value := range map[string]string{
 		"character_set_client": "gbk", "character_set_connection": "gbk", "completion_type": "CHAIN",
+		"sql_select_limit": "10",
 	} {
 		disguise := &enginetest.TiDB{Variables: map[string]string{name: value}}
 		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{WrapConnector: disguise.Wrap})
