@@ -11,8 +11,9 @@ import (
 // indexEntry is a key's index row. If exists is false, the key has none.
 type indexEntry struct {
 	coder.Index
-	exists  bool
-	encoded *encodedRow // nil: by the commit that replaces it
+	exists    bool
+	encoded   *encodedRow // nil: by the commit that replaces it
+	malformed error       // why the row cannot be decoded, so that only commands that need it fail; never cached
 }
 
 // encodedRow is an index row as the table has it.
@@ -101,7 +102,7 @@ func (c *indexCache) fill(loads []*indexLoad, entries []indexEntry) {
 		if l.readers == 0 && !l.stale {
 			delete(c.loading, l.key)
 		}
-		if entries != nil && !l.stale && !c.lru.Contains(l.key) {
+		if entries != nil && entries[i].malformed == nil && !l.stale && !c.lru.Contains(l.key) {
 			c.lru.Add(l.key, entries[i])
 		}
 	}

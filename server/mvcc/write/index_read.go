@@ -33,7 +33,7 @@ func (p *Pipeline) prefetchIndex(ctx context.Context, requests []*request) {
 func (tx *Tx) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
 	b := tx.batch
 	if e, ok := b.read[string(key)]; ok {
-		return e, nil
+		return e, e.malformed
 	}
 	if e, ok := b.p.index.get(string(key)); ok {
 		b.read[string(key)] = e
@@ -48,7 +48,7 @@ func (tx *Tx) indexOf(ctx context.Context, key []byte) (indexEntry, error) {
 	for i, e := range entries {
 		b.read[string(keys[i])] = e
 	}
-	return entries[0], nil
+	return entries[0], entries[0].malformed
 }
 
 // missing returns key, and other keys whose index rows are not in memory and which this command or a later one of the
@@ -78,7 +78,7 @@ func (tx *Tx) missing(key []byte) [][]byte {
 	return keys
 }
 
-// readIndex reads the index entries of keys in the table.
+// readIndex reads the index entries of keys in the table. Those of rows that cannot be decoded have the error.
 func (p *Pipeline) readIndex(ctx context.Context, keys [][]byte) ([]indexEntry, error) {
 	internal := make([][]byte, len(keys))
 	for i, k := range keys {
@@ -93,11 +93,11 @@ func (p *Pipeline) readIndex(ctx context.Context, keys [][]byte) ([]indexEntry, 
 		if v == nil {
 			continue
 		}
-		x, err := coder.DecodeIndex(v)
-		if err != nil {
-			return nil, fmt.Errorf("index row of %q: %w", keys[i], err)
+		if x, err := coder.DecodeIndex(v); err == nil {
+			entries[i] = indexEntry{Index: x, exists: true}
+		} else {
+			entries[i].malformed = fmt.Errorf("index row of %q: %w", keys[i], err)
 		}
-		entries[i] = indexEntry{Index: x, exists: true}
 	}
 	return entries, nil
 }
@@ -123,6 +123,9 @@ func (p *Pipeline) entriesOf(ctx context.Context, keys [][]byte) ([]indexEntry, 
 			return nil, err
 		}
 		for i, e := range loaded {
+			if e.malformed != nil {
+				return nil, e.malformed
+			}
 			entries[at[i]] = e
 		}
 	}

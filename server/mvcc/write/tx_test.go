@@ -215,3 +215,22 @@ func TestKeyThatChangesWhileItIsRead(t *testing.T) {
 	require.ErrorIs(t, err, mvcc.ErrNotLeader)
 	require.Equal(t, decided, outcome)
 }
+
+// An index row that cannot be decoded fails the commands that need it, and not those whose rows are read with it.
+func TestMalformedIndexRowFailsOnlyItsCommands(t *testing.T) {
+	store := newStore(t)
+	l := lead(t, store)
+	l.must(t, put("good", "1"), put("bad", "1"))
+	b := store.BeginBatchWrite()
+	b.Put(coder.EncodeIndexKey([]byte("bad")), []byte("x"))
+	require.NoError(t, b.Commit(t.Context()))
+	l.p.Forget(false)
+	errs := l.together(t, NewTxnCommand(put("good", "2")), NewTxnCommand(put("bad", "2")), NewTxnCommand(put("bad", "3")))
+	require.NoError(t, errs[0])
+	require.ErrorIs(t, errs[1], coder.ErrMalformed)
+	require.ErrorIs(t, errs[2], coder.ErrMalformed)
+
+	l.p.Forget(false)
+	l.p.readKeys(t.Context(), [][]byte{[]byte("bad"), []byte("good")})
+	require.Equal(t, 1, l.p.index.entries(), "the other row is cached")
+}
