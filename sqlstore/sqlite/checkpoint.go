@@ -170,6 +170,9 @@ func (e *engine) checkpoint(ctx context.Context, conn *sql.Conn, text string) (f
 	var busy int
 	err = conn.QueryRowContext(ctx, text).Scan(&busy, &frames, &moved)
 	exitIfFlushFailed(e.logger, e.path, err)
+	if err == nil {
+		e.measureGrowth(ctx, conn, frames-moved)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil || text == countFrames:
 	case err != nil:

@@ -29,10 +29,13 @@ const (
 const commitChecks = 64
 
 // Commit implements sqldb.Engine. A failed attempt is repeated, once, only if the log had no space, and its beginning is
-// free now: SQLite waits for its locks by itself.
+// free now: SQLite waits for its locks by itself. Where the log must not grow, that is required of the first attempt.
 func (e *engine) Commit(_ sqldb.Info, ops []sqlstore.Op) (statement string, attempt sqldb.Attempt) {
-	var full error // of the attempt before, whose connection is gone
+	var full error // why the log must not grow
 	return "commit_tx", func(ctx context.Context, conn *sql.Conn) (again bool, err error) {
+		if full == nil {
+			full = e.fileNeedsSpace()
+		}
 		if full != nil {
 			if frames, moved, err := e.checkpoint(ctx, conn, moveFrames); err != nil || moved < frames {
 				return false, full // the log still needs its beginning

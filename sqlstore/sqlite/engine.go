@@ -23,7 +23,8 @@ type engine struct {
 	checkpoints *checkpoints
 	// low is set while less than the reserve and what the log usually has is free, as of the last call of FreeSpace: what
 	// is in the log may need as much in the file.
-	low atomic.Bool
+	low    atomic.Bool
+	growth atomic.Int64 // see measureGrowth
 }
 
 // preparedAtOnce is Session.AtOnce. Preparing costs no round trip here, and the rows of a statement that is not kept

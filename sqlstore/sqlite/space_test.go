@@ -83,3 +83,33 @@ func TestCommitUsesTheBeginningOfALogThatCannotGrow(t *testing.T) {
 	longestLog.Store(64 << 10)
 	require.ErrorIs(t, commitPut(t, s, "k", 128<<10), sqlstore.ErrFull)
 }
+
+// What the file needs for what is only in the log, because a read needs its older pages, is not free, and the log must
+// not take it. Pages that the file has, and older frames of a page, need nothing.
+func TestFileKeepsTheSpaceThatItNeeds(t *testing.T) {
+	s := openURL(t, newURL(t), sqlstore.Options{})
+	put(t, s, "old", 4<<20)
+	require.NoError(t, s.Defragment(t.Context()))
+	setDisk(t, 1<<14, 1<<13)
+	used := func() int64 {
+		t.Helper()
+		free, _, err := s.FreeSpace(t.Context())
+		require.NoError(t, err)
+		return 1<<25 - free
+	}
+	require.Zero(t, used())
+	reader := beginRead(t, s)
+	put(t, s, "old", 4<<20)
+	require.Less(t, used(), int64(1<<20), "its pages are used again")
+	put(t, s, "new", 4<<20)
+	put(t, s, "new", 4<<20)
+	require.Greater(t, used(), int64(4<<20))
+	require.Less(t, used(), int64(6<<20), "12 MiB in the log")
+
+	setDisk(t, 1<<14, 1<<11)
+	require.ErrorIs(t, commitPut(t, s, "k", 1), sqlstore.ErrFull)
+	require.ErrorIs(t, s.Defragment(t.Context()), sqlstore.ErrFull)
+	require.NoError(t, reader.Rollback())
+	put(t, s, "k", 1)
+	require.EqualValues(t, 1<<25-1<<23, used())
+}

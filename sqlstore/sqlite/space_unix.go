@@ -19,3 +19,12 @@ func fileSystem(path string) (free, total int64, err error) {
 	}
 	return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil //nolint:unconvert // differs between systems
 }
+
+// allocated returns how many bytes the file at path takes on the disk, 0 if that cannot be found out.
+func allocated(path string) int64 {
+	var s unix.Stat_t
+	if err := unix.Stat(path, &s); err != nil {
+		return 0
+	}
+	return s.Blocks * 512 // whatever the file system's blocks have
+}
