@@ -74,6 +74,14 @@ func newCheckpoints() *checkpoints {
 	return c
 }
 
+// request asks for a checkpoint beside commits.
+func (c *checkpoints) request() {
+	select {
+	case c.due <- struct{}{}:
+	default:
+	}
+}
+
 // committed is called after a commit of ops. A checkpoint that fails does not undo them.
 func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.Op) {
 	c := e.checkpoints
@@ -100,16 +108,13 @@ func (e *engine) committed(ctx context.Context, conn *sql.Conn, ops []sqlstore.O
 		c.restartAt = frames + frames/4
 		_ = e.checkpointAfterReaders(ctx, conn, restartLog) // logged
 	case left >= movedBeside:
-		select {
-		case c.due <- struct{}{}:
-		default:
-		}
+		c.request()
 	case frames >= checkpointFrames && left > 0 && statement == countFrames:
 		_, _, _ = e.checkpoint(ctx, conn, moveFrames) // logged
 	}
 }
 
-// checkpointBesideCommits makes checkpoints when commits ask for one, until ctx ends.
+// checkpointBesideCommits makes checkpoints when commits or FreeSpace ask for one, until ctx ends.
 func (e *engine) checkpointBesideCommits(ctx context.Context, db *sqldb.Database) {
 	for {
 		select {
@@ -119,13 +124,18 @@ func (e *engine) checkpointBesideCommits(ctx context.Context, db *sqldb.Database
 		}
 		conn, err := db.Read().DB.Conn(ctx)
 		if err != nil {
-			continue // commits ask again
+			continue // they ask again
 		}
 		// They asked during the last one as well, which has moved most of it.
-		if frames, moved, err := e.checkpoint(ctx, conn, countFrames); err == nil && frames-moved >= movedBeside {
-			_, _, _ = e.checkpoint(ctx, conn, moveFrames) // logged
+		low := e.low.Load()
+		frames, moved, err := e.checkpoint(ctx, conn, countFrames)
+		if err == nil && (low || frames-moved >= movedBeside) {
+			frames, moved, err = e.checkpoint(ctx, conn, moveFrames) // logged
 		}
-		_ = conn.Close() // only returns it to the pool
+		_ = conn.Close()                          // only returns it to the pool
+		if low && err == nil && moved == frames { // otherwise commits would wait for a long read in vain
+			_ = e.truncateLog(ctx, db) // logged
+		}
 	}
 }
 

@@ -28,6 +28,9 @@ func (e *engine) FreeSpace() (free, reserve int64, err error) {
 	reserve = min(max(total/reserveShare, minReserve), maxReserve)
 	free = max(0, free-e.growth.Load())
 	e.low.Store(free < reserve+int64(checkpointFrames)<<12)
+	if e.low.Load() && logSize(e.path) >= reserve/4 {
+		e.checkpoints.request() // commits would release the log, and they may be refused
+	}
 	return free, reserve, nil
 }
 

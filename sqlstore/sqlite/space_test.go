@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sqlbrain/sqlbrain/sqlstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/enginetest/eventually"
 )
 
 // setDisk makes all disks have so many blocks of 4 KiB during the test, which must not be parallel.
@@ -112,4 +113,23 @@ func TestFileKeepsTheSpaceThatItNeeds(t *testing.T) {
 	require.NoError(t, reader.Rollback())
 	put(t, s, "k", 1)
 	require.EqualValues(t, 1<<25-1<<23, used())
+}
+
+// A log that grew during a read gives its space back to a nearly full disk without a commit: commits are refused.
+func TestLogReleasesItsSpaceWithoutACommit(t *testing.T) {
+	raw := newURL(t)
+	path := parse(t, raw).Path
+	s := openURL(t, raw, sqlstore.Options{})
+	reader := beginRead(t, s)
+	put(t, s, "k", 4<<20)
+	setDisk(t, 1<<14, 1<<10)
+	free := func() (free int64) {
+		free, _, err := s.FreeSpace(t.Context())
+		require.NoError(t, err)
+		return free
+	}
+	eventually.True(t, "what the file needs is not free", func() bool { return free() < 1<<20 })
+	require.Greater(t, logSize(path), int64(4<<20))
+	require.NoError(t, reader.Rollback())
+	eventually.True(t, "the log is truncated", func() bool { return free() == 1<<22 && logSize(path) == 0 })
 }
