@@ -18,8 +18,8 @@ const (
 	maxReserve   = 128 << 20
 )
 
-// FreeSpace implements sqldb.Engine. What the file needs for what is only in the log is not free: the log keeps its space
-// until all of it is moved. A file system without a limit, or one that does not say its size, has no reserve.
+// FreeSpace implements sqldb.Engine. What the file needs for what is only in the log is not free: the log keeps its
+// space until all of it is moved. A file system without a limit, or one that does not say its size, has no reserve.
 func (e *engine) FreeSpace() (free, reserve int64, err error) {
 	free, total, err := fileSystem(e.path)
 	if err != nil || total == 0 {
