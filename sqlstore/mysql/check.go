@@ -84,7 +84,7 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 // ReadOnly returns which of the variables of a server keep it from writing.
 func ReadOnly(vars map[string]string) (on []string) {
 	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "transaction_read_only",
-		"tidb_super_read_only", "tidb_restricted_read_only"} {
+		"tx_read_only", "tidb_super_read_only", "tidb_restricted_read_only"} {
 		// MariaDB has values beyond ON, such as NO_LOCK.
 		if v := vars[name]; v != "" && v != "OFF" && v != "0" {
 			on = append(on, name)
@@ -116,13 +116,15 @@ func losesBinlog(vars map[string]string) bool {
 }
 
 func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
-	const text = `SHOW VARIABLES WHERE Variable_name IN ('version', 'sql_mode', 'max_allowed_packet', 'character_set_client',
-		'character_set_connection', 'completion_type', 'sql_select_limit', 'transaction_isolation', 'tx_isolation',
-		'read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tidb_super_read_only',
-		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic', 'tidb_guarantee_linearizability', 'tidb_low_resolution_tso',
-		'tidb_enable_external_ts_read', 'tidb_txn_entry_size_limit', 'tidb_config', 'innodb_flush_log_at_trx_commit',
-		'sync_binlog', 'log_bin', 'binlog_storage_engine', 'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads',
-		'group_replication_group_name', 'group_replication_consistency')`
+	const text = `SHOW VARIABLES WHERE Variable_name IN (
+		'version', 'sql_mode', 'max_allowed_packet', 'character_set_client', 'character_set_connection',
+		'completion_type', 'sql_select_limit', 'transaction_isolation', 'tx_isolation', 'read_only',
+		'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only', 'tidb_super_read_only',
+		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic',
+		'tidb_guarantee_linearizability', 'tidb_low_resolution_tso', 'tidb_enable_external_ts_read',
+		'tidb_txn_entry_size_limit', 'tidb_config', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+		'binlog_storage_engine', 'wsrep_on', 'wsrep_sync_wait', 'wsrep_dirty_reads', 'group_replication_group_name',
+		'group_replication_consistency')`
 	var rows []struct {
 		Name  string `db:"Variable_name"`
 		Value string `db:"Value"`

@@ -27,10 +27,32 @@ func TestSessionsDoNotInheritSettings(t *testing.T) {
 			{"sql_select_limit", "1", readsManyRows},
 		} {
 			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = "+c.value)
-			c.check(t, openURL(t, user, sqlstore.Options{}))
+			s := openURL(t, user, sqlstore.Options{})
+			requireSettings(t, s)
+			c.check(t, s)
 			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = DEFAULT")
 		}
+		if !p.Can(enginetest.Replicas) {
+			return // it refuses this setting
+		}
+		enginetest.Exec(t, server.URL(), "SET GLOBAL TRANSACTION READ ONLY")
+		_, err := open(t.Context(), parse(t, user), sqlstore.Options{})
+		require.ErrorIs(t, err, sqlstore.ErrUnfit) // it may be meant
+		require.ErrorContains(t, err, "read-only")
 	})
+}
+
+// requireSettings fails the test unless Check sees all that sessions set.
+func requireSettings(t *testing.T, s *sqldb.Store) {
+	t.Helper()
+	conn, err := s.Database().Read().Connx(t.Context())
+	require.NoError(t, err)
+	defer conn.Close() //nolint:errcheck // it has read what it was for
+	vars, err := variables(t.Context(), conn)
+	require.NoError(t, err)
+	for _, setting := range sessionSettings {
+		require.Equal(t, setting[1], vars[setting[0]], setting[0])
+	}
 }
 
 // readsAKeyWithAQuote that is the second byte of a character of gbk. A statement is not prepared when it first appears.

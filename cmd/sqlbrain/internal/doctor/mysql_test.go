@@ -69,6 +69,7 @@ func TestEachFaultOfAServerIsFound(t *testing.T) {
 		{"some fork", "", "", "version", Warn},
 		{mysqlVersion, "super_read_only", "ON", "writable", Fail},
 		{mariadbVersion, "read_only", "NO_LOCK", "writable", Fail},
+		{mariadbVersion, "tx_read_only", "ON", "writable", Fail},
 		{tidbVersion, "tidb_super_read_only", "ON", "writable", Fail},
 		{mysqlVersion, "sql_mode", "ONLY_FULL_GROUP_BY", "sql_mode", Fail},
 		{mysqlVersion, "max_allowed_packet", "1048576", "packet", Fail},
