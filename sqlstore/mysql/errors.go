@@ -17,6 +17,9 @@ const unknownSystemVariable = 1193
 // maxPreparedReached is the number of the error ER_MAX_PREPARED_STMT_COUNT_REACHED.
 const maxPreparedReached = 1461
 
+// unknownError is the number of the error ER_UNKNOWN_ERROR.
+const unknownError = 1105
+
 const (
 	firstErrorOfTiDB        = 8000
 	lastErrorOfTiDB         = 9999
@@ -108,7 +111,7 @@ var failures = map[uint16]sqldb.Failure{
 	1030: sqldb.FailureUnknown, // ER_GET_ERRNO
 	1026: sqldb.FailureUnknown, // ER_ERROR_ON_WRITE
 	1598: sqldb.FailureUnknown, // ER_BINLOG_LOGGING_IMPOSSIBLE
-	1105: sqldb.FailureUnknown, // ER_UNKNOWN_ERROR
+	1105: sqldb.FailureUnknown, // ER_UNKNOWN_ERROR, but see Classify
 	// Group Replication: the hook before the commit failed, as when a member loses
 	// the majority. The member rolls back, but it may have sent the transaction to
 	// the others, and they may apply it.
@@ -187,7 +190,7 @@ const repeatable = "[try again later]"
 // Retryable implements sqldb.Engine.
 func (*engine) Retryable(err error) bool {
 	var e *mysql.MySQLError
-	return errors.As(err, &e) && (passing[e.Number] || e.Number == 1105 && strings.Contains(e.Message, repeatable))
+	return errors.As(err, &e) && (passing[e.Number] || e.Number == unknownError && strings.Contains(e.Message, repeatable))
 }
 
 // Classify implements sqldb.Engine.
@@ -202,6 +205,9 @@ func (*engine) Classify(err error) sqldb.Failure {
 	if !errors.As(err, &e) {
 		// The driver's own errors: a broken connection, a broken protocol.
 		return sqldb.FailureLost
+	}
+	if e.Number == unknownError && strings.Contains(e.Message, "max_allowed_packet") {
+		return sqldb.FailureTooLarge // a value of a prepared statement, which was not executed
 	}
 	if f, ok := failures[e.Number]; ok {
 		return f

@@ -224,6 +224,35 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// TestRowThatTheServerNoLongerTakes: its largest packet was larger when the store was opened, or another server is the
+// primary now. The outcome of the commit is known.
+func TestRowThatTheServerNoLongerTakes(t *testing.T) {
+	t.Parallel()
+	if enginetest.OnTiDB() {
+		t.Skip("it takes a value in pieces, each of which fits")
+	}
+	onServers(t, func(t *testing.T, p enginetest.Product) {
+		server := p.StartServer(t)
+		enginetest.Exec(t, server.URL(), fmt.Sprint("SET GLOBAL max_allowed_packet = ", minPacket))
+		atTheStart := &enginetest.TiDB{Version: "8.0", Variables: map[string]string{"max_allowed_packet": "67108864"}}
+		s := openURL(t, server.URL(), sqlstore.Options{WrapConnector: atTheStart.Wrap})
+		for kind, put := range map[string]func(sqlstore.BatchWrite, []byte, []byte){
+			"one statement": sqlstore.BatchWrite.PutIfNotExist, "transaction": sqlstore.BatchWrite.Put,
+		} {
+			for n := range 3 { // the statement is prepared for the second
+				b := s.BeginBatchWrite()
+				put(b, []byte("large"), make([]byte, 2*minPacket))
+				err := b.Commit(t.Context())
+				require.ErrorIs(t, err, sqlstore.ErrTooLarge)
+				require.NotErrorIs(t, err, sqlstore.ErrUncertain)
+				b = s.BeginBatchWrite()
+				put(b, fmt.Append(nil, kind, n), []byte("x"))
+				require.NoError(t, b.Commit(t.Context()))
+			}
+		}
+	})
+}
+
 // TestManyShapesOfStatements: more different statements than are kept.
 func TestManyShapesOfStatements(t *testing.T) {
 	t.Parallel()
