@@ -69,6 +69,7 @@ func (e *engine) Check(ctx context.Context, conn *sqlx.Conn) (sqldb.Info, error)
 	if err := checkReplicated(vars); err != nil {
 		return info, err
 	}
+	e.galera.Store(vars["wsrep_on"] == "ON")
 	e.grouped.Store(vars["group_replication_group_name"] != "")
 	if v := vars["innodb_flush_log_at_trx_commit"]; v != "" && !slices.Contains(SafeFlushes(info.Version), v) {
 		e.logger.WarnContext(ctx, "the server may lose acknowledged commits when it crashes; set it to 1",

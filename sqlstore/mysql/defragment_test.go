@@ -16,12 +16,15 @@ import (
 func TestDefragmentGivesUp(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, p enginetest.Product) {
-		s := openURL(t, p.Database(t), sqlstore.Options{})
+		raw := p.Database(t)
+		s := openURL(t, raw, sqlstore.Options{})
 		createFence(t, s)
 		if !p.Can(enginetest.Rebuild) { // it has nothing to do
 			require.NoError(t, s.Defragment(t.Context()))
 			return
 		}
+		galera := openURL(t, raw, sqlstore.Options{WrapConnector: (&enginetest.TiDB{Version: "8.0",
+			Variables: map[string]string{"wsrep_on": "ON", "wsrep_sync_wait": "1"}}).Wrap})
 		ctx, cancel := context.WithTimeout(t.Context(), eventually.Deadline)
 		defer cancel()
 		backup, err := s.Database().Read().Conn(ctx)
@@ -32,6 +35,7 @@ func TestDefragmentGivesUp(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.ErrorContains(t, s.Defragment(ctx), "Lock wait timeout")
+		require.NoError(t, galera.Defragment(ctx)) // which would stop all nodes
 		_, err = s.Get(ctx, coder.FenceKey())
 		require.NoError(t, err)
 		_, err = backup.ExecContext(ctx, "ROLLBACK")

@@ -37,6 +37,8 @@ type engine struct {
 	patient driver.Connector
 	// grouped: the server is configured for Group Replication, as of the last Check.
 	grouped atomic.Bool
+	// galera: the server is a node of a Galera cluster, as of the last Check.
+	galera atomic.Bool
 	// tidb: the server is a TiDB, as of Serve.
 	tidb atomic.Bool
 }

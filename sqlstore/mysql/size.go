@@ -28,9 +28,14 @@ const setDefragmentWait = "SET SESSION lock_wait_timeout = 3"
 
 // Defragment implements sqldb.Engine. It rebuilds the table in place. Reads and commits continue,
 // except for a short time at the start and at the end. It needs space for a second copy,
-// and has no time bound. TiDB gives space back by itself.
+// and has no time bound. TiDB gives space back by itself. On Galera the statement would stop all commits on all nodes
+// until it is done.
 func (e *engine) Defragment(ctx context.Context, _ *sqldb.Database) (err error) {
 	if e.tidb.Load() {
+		return nil
+	}
+	if e.galera.Load() {
+		e.logger.WarnContext(ctx, "not defragmenting: OPTIMIZE TABLE would stop all commits on all Galera nodes")
 		return nil
 	}
 	// A separate connection, whose reads have no time bound.
