@@ -119,7 +119,7 @@ func losesBinlog(vars map[string]string) bool {
 func variables(ctx context.Context, conn *sqlx.Conn) (map[string]string, error) {
 	const text = `SHOW VARIABLES WHERE Variable_name IN (
 		'version', 'sql_mode', 'max_allowed_packet', 'character_set_client', 'character_set_connection',
-		'completion_type', 'sql_select_limit', 'transaction_isolation', 'tx_isolation', 'read_only',
+		'completion_type', 'sql_select_limit', 'sql_buffer_result', 'transaction_isolation', 'tx_isolation', 'read_only',
 		'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only', 'tidb_super_read_only',
 		'tidb_restricted_read_only', 'tidb_txn_mode', 'tidb_constraint_check_in_place_pessimistic',
 		'tidb_guarantee_linearizability', 'tidb_low_resolution_tso', 'tidb_enable_external_ts_read',

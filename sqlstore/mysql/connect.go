@@ -227,6 +227,8 @@ var sessionSettings = [][2]string{
 	// COMMIT begins no other transaction, in which a statement that should commit by itself would stay.
 	{"completion_type", "NO_CHAIN"},
 	{"sql_select_limit", "18446744073709551615"}, // no answer is cut off
+	// MariaDB would answer from a temporary table, whose rows are not in the order asked for.
+	{"sql_buffer_result", "OFF"},
 }
 
 // assignments continues a SET statement with settings.

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,7 @@ func TestSessionsDoNotInheritSettings(t *testing.T) {
 			{"init_connect", "'SET NAMES gbk'", readsAKeyWithAQuote},
 			{"completion_type", "CHAIN", commitsAfterATransaction},
 			{"sql_select_limit", "1", readsManyRows},
+			{"sql_buffer_result", "1", readsInOrder},
 		} {
 			enginetest.Exec(t, server.URL(), "SET GLOBAL "+c.setting+" = "+c.value)
 			s := openURL(t, user, sqlstore.Options{})
@@ -88,6 +90,23 @@ func readsManyRows(t *testing.T, s *sqldb.Store) {
 	require.Equal(t, keys, values)
 }
 
+// readsInOrder rows that do not fill the pages of a temporary table evenly.
+func readsInOrder(t *testing.T, s *sqldb.Store) {
+	t.Helper()
+	b := s.BeginBatchWrite()
+	for n := range 100 {
+		b.Put(fmt.Appendf(nil, "row %02d", n), make([]byte, n*7919%20_000))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	n := 0
+	for row, err := range s.Iter(t.Context(), sqlstore.Range{Start: []byte("row"), End: []byte("rox")}) {
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("row %02d", n), string(row.Key))
+		n++
+	}
+	require.Equal(t, 100, n)
+}
+
 // TestSessionThatWasResetIsRefused: a proxy may use a connection for several sessions.
 func TestSessionThatWasResetIsRefused(t *testing.T) {
 	t.Parallel()
@@ -95,7 +114,7 @@ func TestSessionThatWasResetIsRefused(t *testing.T) {
 	migrate(t, raw)
 	for name, value := range map[string]string{
 		"character_set_client": "gbk", "character_set_connection": "gbk", "completion_type": "CHAIN",
-		"sql_select_limit": "10",
+		"sql_select_limit": "10", "sql_buffer_result": "ON",
 	} {
 		disguise := &enginetest.TiDB{Variables: map[string]string{name: value}}
 		_, err := open(t.Context(), parse(t, raw), sqlstore.Options{WrapConnector: disguise.Wrap})
