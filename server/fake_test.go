@@ -22,7 +22,8 @@ type fakeNode struct {
 	guard.Users
 	guard.Attachments
 
-	id uint64 // 0: fakeMember
+	id       uint64 // 0: fakeMember
+	revision int64  // 0: fakeRevision
 
 	mu      sync.Mutex
 	serving error
@@ -81,7 +82,7 @@ const (
 
 func (f *fakeNode) ClusterID() uint64 { return fakeCluster }
 func (f *fakeNode) MemberID() uint64  { return cmp.Or(f.id, fakeMember) }
-func (f *fakeNode) Revision() int64   { return fakeRevision }
+func (f *fakeNode) Revision() int64   { return cmp.Or(f.revision, fakeRevision) }
 
 func (f *fakeNode) Status() replica.Status {
 	f.mu.Lock()

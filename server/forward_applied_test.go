@@ -52,3 +52,36 @@ func TestForwardedWriteIsAnsweredOnceApplied(t *testing.T) {
 		require.Equal(t, c.want, applied, name)
 	}
 }
+
+type headed interface{ GetHeader() *pb.ResponseHeader }
+
+// A client can read on the follower at the revision that it gets there.
+func TestForwardedReadIsAnsweredWithARevisionOfTheFollower(t *testing.T) {
+	for _, here := range []int64{fakeRevision - 1, fakeRevision + 1} {
+		p := newPair(t)
+		p.follower.revision = here
+		l, m := pb.NewLeaseClient(p.conn), pb.NewMaintenanceClient(p.conn)
+		ctx := testContext(t)
+		renewals, err := l.LeaseKeepAlive(ctx)
+		require.NoError(t, err)
+		for name, call := range map[string]func() (headed, error){
+			"time to live": func() (headed, error) {
+				return l.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 5})
+			},
+			"leases": func() (headed, error) {
+				return l.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
+			},
+			"alarms": func() (headed, error) {
+				return m.Alarm(ctx, &pb.AlarmRequest{})
+			},
+			"renewal": func() (headed, error) {
+				require.NoError(t, renewals.Send(&pb.LeaseKeepAliveRequest{ID: 5}))
+				return renewals.Recv()
+			},
+		} {
+			resp, err := call()
+			require.NoError(t, err, name)
+			require.EqualValues(t, min(here, fakeRevision), resp.GetHeader().GetRevision(), name)
+		}
+	}
+}

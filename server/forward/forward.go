@@ -59,6 +59,8 @@ const methodMoveLeader = "/etcdserverpb.Maintenance/MoveLeader"
 // Node is this member.
 type Node interface {
 	MemberID() uint64
+	// Revision returns the newest revision that can be read on this member.
+	Revision() int64
 	// AwaitApplied waits until this member has applied u, or ctx ends.
 	AwaitApplied(ctx context.Context, u replica.Update) error
 }
@@ -291,7 +293,11 @@ func (f *Forwarder) send(ctx context.Context, conn *grpc.ClientConn, method stri
 	switch {
 	case err == nil:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok && r.GetHeader() != nil {
-			r.GetHeader().MemberId = f.cfg.Node.MemberID()
+			h := r.GetHeader()
+			h.MemberId = f.cfg.Node.MemberID()
+			if reads { // the client may read here at the revision that it gets
+				h.Revision = min(h.Revision, f.cfg.Node.Revision())
+			}
 		}
 	case ctx.Err() != nil:
 		outcome, err = outcomeLost, ctx.Err()
