@@ -102,10 +102,7 @@ func (g *Guard) Put(ctx context.Context, r *pb.PutRequest) (auth.Permit, Caller,
 // DeleteRange returns the permit of a delete.
 func (g *Guard) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (auth.Permit, Caller, error) {
 	return g.writing(ctx, func(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, _ leaseKeys) error {
-		if err := as.IsDeleteRangePermitted(ai, r.Key, r.RangeEnd); err != nil || !r.PrevKv {
-			return err
-		}
-		return as.IsRangePermitted(ai, r.Key, r.RangeEnd)
+		return authorizeDelete(as, ai, r)
 	})
 }
 
@@ -162,6 +159,13 @@ func authorizePut(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, 
 	return nil
 }
 
+func authorizeDelete(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, r *pb.DeleteRangeRequest) error {
+	if err := as.IsDeleteRangePermitted(ai, r.Key, r.RangeEnd); err != nil || !r.PrevKv {
+		return err
+	}
+	return as.IsRangePermitted(ai, r.Key, r.RangeEnd)
+}
+
 func authorizeLease(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, id int64) error {
 	if id == 0 || as.IsAdminPermitted(ai) == nil {
 		return nil
@@ -193,12 +197,7 @@ func authorizeOp(as etcdauth.AuthStore, ai *etcdauth.AuthInfo, keys leaseKeys, o
 		return authorizePut(as, ai, keys, r)
 	}
 	if r := op.GetRequestDeleteRange(); r != nil {
-		if r.PrevKv {
-			if err := as.IsRangePermitted(ai, r.Key, r.RangeEnd); err != nil {
-				return err
-			}
-		}
-		return as.IsDeleteRangePermitted(ai, r.Key, r.RangeEnd)
+		return authorizeDelete(as, ai, r)
 	}
 	if r := op.GetRequestTxn(); r != nil {
 		return authorizeTxn(as, ai, keys, r)
