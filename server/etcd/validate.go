@@ -72,9 +72,9 @@ const leastTxnSteps = 1024
 // the depth, but the operations of all branches together only by the size of the
 // message. So each compare and operation also counts once for every transaction that
 // it is in, which is how often validateOverlap and the check of permissions look at it,
-// and r may have maxOps² of these. etcd has no such bound.
+// and r may have 4·maxOps² of these, which no transaction of two levels exceeds. etcd has no such bound.
 func validateTxn(r *pb.TxnRequest, maxOps int) error {
-	steps := max(int64(maxOps)*int64(maxOps), leastTxnSteps)
+	steps := max(4*int64(maxOps)*int64(maxOps), leastTxnSteps)
 	return validateNestedTxn(r, maxOps, 1, &steps)
 }
 

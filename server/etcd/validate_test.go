@@ -57,7 +57,7 @@ func TestNestedTransactionsAreBoundedAsAWhole(t *testing.T) {
 		return r
 	}
 	require.NoError(t, validateTxn(nest(128), 128))
-	require.NoError(t, validateTxn(nest(40, 40), 128))
+	require.NoError(t, validateTxn(nest(64, 64), 128))
 	require.NoError(t, validateTxn(nest(1, 1, 1, 1), 4), "few are allowed however small the bound is")
 	requireStatus(t, validateTxn(nest(30, 30, 30), 128), codes.InvalidArgument, "too many operations in txn request")
 
