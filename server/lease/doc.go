@@ -5,8 +5,8 @@
 // A Lessor checkpoints the remaining time of leases, so that the next leader neither restarts
 // nor shortens them: when the remaining time has fallen to half of what the table holds, at
 // least every five minutes, and when the leader hands over. The next leader continues at the
-// last checkpoint, so a change of leader prolongs a lease by at most half its life and
-// timing.LeaseGrace.
+// last checkpoint, so a change of leader prolongs a lease by at most half its life, or 3 s if that is
+// more, and timing.LeaseGrace: TestLeaderChangeProlongsLeaseByHalf.
 //
 // # No lease ends early
 //
@@ -33,7 +33,8 @@
 //     TestRegrantedLeaseIsNotRevokedAsExpired.
 //   - A leader that hands over refuses renewals before it computes the last checkpoints
 //     (Lessor.HandOver): TestRenewalDuringHandoverIsRefused. A deposed leader cannot verify
-//     that it leads (Leader.VerifyLeader): TestUnconfirmedAnswersAreErrors.
+//     that it leads (Leader.VerifyLeader), which is checked after the renewal:
+//     TestUnconfirmedAnswersAreErrors, TestRenewalComesBeforeLeadershipCheck.
 //   - A new leader reads the rows after its change of the fence row, so they cannot change
 //     afterwards. The clocks start when it serves, when its predecessor can no longer
 //     acknowledge renewals (Lessor.Load, Lessor.Start): TestClocksDoNotRunBeforeStart, and in

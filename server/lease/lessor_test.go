@@ -127,6 +127,58 @@ func TestUnconfirmedAnswersAreErrors(t *testing.T) {
 	require.ErrorIs(t, err, mvcc.ErrNotLeader)
 }
 
+// verifying is a leader that calls before when it is asked whether it leads.
+type verifying struct {
+	Leader
+	before func()
+}
+
+func (v verifying) VerifyLeader(ctx context.Context) error {
+	v.before()
+	return v.Leader.VerifyLeader(ctx)
+}
+
+// If another leader takes over after the check, it starts its clocks after the renewal.
+func TestRenewalComesBeforeLeadershipCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			l       *testLeader
+			renewed coder.Lease
+		)
+		l = lead(t, newStore(t), func(c *Config) {
+			c.Leader = verifying{c.Leader, func() { renewed, _ = l.lessor.Lease(5) }}
+		})
+		l.grant(5, 100)
+		time.Sleep(10 * time.Second)
+		_, err := l.keepAlive(5)
+		require.NoError(t, err)
+		require.EqualValues(t, 100, renewed.Remaining)
+	})
+}
+
+// TestLeaderChangeProlongsLeaseByHalf checks the bound in the package comment, with crashes just before a checkpoint
+// and before the end of the lease.
+func TestLeaderChangeProlongsLeaseByHalf(t *testing.T) {
+	for _, seconds := range []int64{2, 3, 4, 5, 7, 10, 60} {
+		ttl := time.Duration(seconds) * time.Second
+		for _, crash := range []time.Duration{ttl / 2, ttl} {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(t)
+				l := lead(t, store)
+				id := l.grant(0, seconds)
+				began := time.Now()
+				time.Sleep(crash - time.Millisecond)
+				l.crash()
+				l = lead(t, store)
+				for l.ttl(id) >= 0 {
+					time.Sleep(time.Millisecond)
+				}
+				require.LessOrEqual(t, time.Since(began)-ttl, max(ttl/2, 3*time.Second)+timing.LeaseGrace, "TTL %v", ttl)
+			})
+		}
+	}
+}
+
 func TestRemainingTimeSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
