@@ -54,7 +54,7 @@ func publishAllocs(t *testing.T, watchers int, prefix string) float64 {
 	}
 	i := 0
 	return testing.AllocsPerRun(runs, func() {
-		hub.Publish(events[i], events[i][0].Record.ModRevision)
+		hub.Publish(events[i], events[i][0].Record.ModRevision, func() {})
 		i++
 	})
 }

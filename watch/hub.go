@@ -70,9 +70,14 @@ func NewHub(src Source, visible, compact int64, cfg Config) *Hub {
 // that it has not seen, in order. One caller at a time. It never blocks on
 // watchers or on the source. Events the hub has seen are passed over. The events
 // must be in the Source by now: a slow watcher may read them there.
-func (h *Hub) Publish(events []*Event, visible int64) {
+//
+// Publish first calls show, which makes the revision readable, and creates no
+// watcher in between: one without a start revision gets no event that its client
+// may have read already.
+func (h *Hub) Publish(events []*Event, visible int64, show func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	show()
 	if h.closed {
 		return
 	}
@@ -155,10 +160,12 @@ func (h *Hub) distrust(old, visible int64) {
 }
 
 // Jump moves the hub to the revision visible without the events up to there:
-// watchers read them from the Source, which may say that they are gone.
-func (h *Hub) Jump(visible int64) {
+// watchers read them from the Source, which may say that they are gone. It calls
+// show as Publish does.
+func (h *Hub) Jump(visible int64, show func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	show()
 	if old := h.visible.Load(); !h.closed && visible > old {
 		h.distrust(old, visible)
 	}

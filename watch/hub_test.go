@@ -57,7 +57,7 @@ func (b *bed) delete(key string) int64 {
 	return b.src.revision
 }
 
-func (b *bed) publish(events []*Event) { b.hub.Publish(events, b.src.revision) }
+func (b *bed) publish(events []*Event) { b.hub.Publish(events, b.src.revision, func() {}) }
 
 func (b *bed) compact(rev int64) {
 	b.src.setCompact(rev)
@@ -212,16 +212,40 @@ func TestPublishIgnoresEventsAlreadySeen(t *testing.T) {
 	events = append(events, b.src.commit(false, change{"a", "2"})...)
 	b.publish(events)
 	b.publish(events)
-	b.hub.Publish(nil, 1)
+	b.hub.Publish(nil, 1, func() {})
 	require.EqualValues(t, 3, b.hub.Revision())
 	b.expect(s, "0@3 put:a:2 put:a:3")
 	b.nothing(s)
 }
 
+// A client that has read a revision, and then creates a watch without a start revision, does not get the events of
+// that revision.
+func TestNoWatcherIsCreatedWhileARevisionBecomesReadable(t *testing.T) {
+	for _, jump := range []bool{false, true} {
+		b := newBed(t, Config{})
+		s := b.stream()
+		events := b.src.commit(false, change{"a", "1"})
+		show := func() {
+			if b.hub.mu.TryLock() {
+				b.hub.mu.Unlock()
+				t.Error("a watcher could be created between the revision and its events")
+			}
+			go s.Create(Permitted, key("a"))
+		}
+		if jump {
+			b.hub.Jump(b.src.revision, show)
+		} else {
+			b.hub.Publish(events, b.src.revision, show)
+		}
+		b.expect(s, "0@2 created")
+		b.nothing(s)
+	}
+}
+
 func TestPublishWithoutEventsMovesTheRevision(t *testing.T) {
 	b := newBed(t, Config{})
 	s := b.stream(key("a"))
-	b.hub.Publish(nil, 7)
+	b.hub.Publish(nil, 7, func() {})
 	s.RequestProgress()
 	b.expect(s, "0@1 created", "-1@7")
 }

@@ -167,7 +167,7 @@ func (m *model) commit() {
 		}
 	}
 	m.logf("publish up to %d", m.src.revision)
-	m.hub.Publish(batch, m.src.revision)
+	m.hub.Publish(batch, m.src.revision, func() {})
 }
 
 func (m *model) create(ms *modelStream) {

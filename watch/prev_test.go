@@ -177,11 +177,11 @@ func TestATombstoneIsNoPreviousVersion(t *testing.T) {
 	s := b.stream(key("a").withPrev())
 	created := &Event{Record: &coder.Record{Key: []byte("a"), ModRevision: 9, CreateRevision: 9, Version: 1},
 		PrevRevision: 5}
-	b.hub.Publish([]*Event{created}, 9)
+	b.hub.Publish([]*Event{created}, 9, func() {})
 	b.expect(s, "0@1 created", "0@9 put:a:9")
 	require.Zero(t, src.calls)
 	odd := &Event{Record: &coder.Record{Key: []byte("a"), ModRevision: 10, CreateRevision: 9, Version: 2}, PrevRevision: 5}
-	b.hub.Publish([]*Event{odd}, 10)
+	b.hub.Publish([]*Event{odd}, 10, func() {})
 	b.expect(s, "0@10 put:a:10")
 	require.Equal(t, 1, src.calls)
 }

@@ -77,7 +77,7 @@ func (l *Lessor) Revoke(ctx context.Context, as auth.Permit, id int64) (int64, e
 	}
 	select {
 	case <-le.ended:
-		return le.last, nil
+		return le.last, mvcc.PublicError(ctx, l.cfg.Leader.Await(ctx, le.last))
 	case <-ctx.Done():
 		return 0, mvcc.PublicError(ctx, ctx.Err())
 	case <-l.pipeline.Done():

@@ -20,6 +20,8 @@ import (
 type Leader interface {
 	// VerifyLeader returns nil if no other leader can have acknowledged anything before the call.
 	VerifyLeader(ctx context.Context) error
+	// Await waits until revision rev is visible, or the leadership ends.
+	Await(ctx context.Context, rev int64) error
 	// ErrNotLeader returns the error of a request that was not executed.
 	ErrNotLeader() error
 }

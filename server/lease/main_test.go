@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type testLeader struct {
 	users     *auth.Rows
 	ended     chan struct{}
 	end       sync.Once
+	lag       atomic.Int64 // a time.Duration between what is done on a commit and its visibility
 
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
@@ -139,13 +141,11 @@ func (l *testLeader) End(cause error) error {
 
 func (l *testLeader) Publish(c write.Committed) error {
 	l.view.Apply(c.Events)
-	if err := l.revisions.Advance(c.Revision); err != nil {
-		return err
-	}
 	for _, f := range c.Then {
 		f()
 	}
-	return nil
+	time.Sleep(time.Duration(l.lag.Load()))
+	return l.revisions.Advance(c.Revision)
 }
 
 func (l *testLeader) Revision() int64                            { return l.revisions.Visible() }

@@ -85,6 +85,19 @@ func TestLargeLeaseIsRevokedInChunks(t *testing.T) {
 }
 
 // A key that is attached after the last chunk was read would outlive the lease.
+// The answer has a revision that can be read.
+func TestRevocationInChunksIsAnsweredOnceVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lead(t, newStore(t))
+		id := l.grant(7, 3600)
+		l.attach("k/", revocationKeys+1, id)
+		l.lag.Store(int64(time.Second))
+		rev, err := l.revoke(id)
+		require.NoError(t, err)
+		require.Equal(t, l.Revision(), rev)
+	})
+}
+
 func TestLeaseThatIsBeingRevokedTakesNoKeys(t *testing.T) {
 	l := idle(t, newStore(t))
 	for _, err := range l.together(&grantCommand{l: l.lessor, row: coder.Lease{ID: 5, TTL: 60}},

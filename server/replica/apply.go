@@ -38,24 +38,22 @@ func (r *Replica) Apply(u Update) error {
 	return nil
 }
 
-// publish makes events in the table visible, up to rev. It updates the key space view and the
-// visible revision, calls afterVisible, and publishes to watchers, in that order. The caller must not
+// publish makes events in the table visible, up to rev. It updates the key space view, calls
+// beforeVisible, raises the visible revision, and publishes to watchers, in that order. The caller must not
 // change the events afterwards.
-func (r *Replica) publish(events []*watch.Event, rev int64, afterVisible ...func()) error {
+func (r *Replica) publish(events []*watch.Event, rev int64, beforeVisible ...func()) (err error) {
 	if r.cfg.Leadership != nil {
 		r.Divergence.remember(events)
 	}
 	r.view.Apply(events)
-	if err := r.makeVisible(rev); err != nil {
-		return r.StopServing(err)
-	}
-	for _, f := range afterVisible {
+	for _, f := range beforeVisible {
 		f()
 	}
-	if rev > r.Hub.Revision() {
-		r.Hub.Publish(events, rev)
+	r.Hub.Publish(events, rev, func() { err = r.makeVisible(rev) })
+	if err != nil {
+		return r.StopServing(err)
 	}
-	return r.published.Advance(rev)
+	return nil
 }
 
 // makeVisible makes everything up to rev readable.
@@ -68,15 +66,15 @@ func (r *Replica) makeVisible(rev int64) error {
 // skipTo moves to revision rev without the events before it, whose log rows were compacted. It
 // discards the key space view, and forgets the revisions that could be compared. Watchers read the table, or are
 // cancelled as compacted.
-func (r *Replica) skipTo(rev int64) error {
+func (r *Replica) skipTo(rev int64) (err error) {
 	r.log.Warn("history needed to catch up was compacted, discarding caches", "from", r.Revision(), "to", rev)
 	r.view.Purge(rev)
 	r.Divergence.forget()
-	if err := r.makeVisible(rev); err != nil {
+	r.Hub.Jump(rev, func() { err = r.makeVisible(rev) })
+	if err != nil {
 		return r.StopServing(err)
 	}
-	r.Hub.Jump(rev)
-	return r.published.Advance(rev)
+	return nil
 }
 
 // raiseCompacted makes known to readers and watchers that everything below rev is gone.

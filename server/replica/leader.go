@@ -90,8 +90,8 @@ func (l *leader) VerifyLeader(ctx context.Context) error {
 	return err
 }
 
-// awaitRevision waits until revision rev is visible on this leader, or it stops leading.
-func (l *leader) awaitRevision(ctx context.Context, rev int64) error {
+// Await waits until revision rev is visible on this leader, or it stops leading.
+func (l *leader) Await(ctx context.Context, rev int64) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.alive, cancel)()

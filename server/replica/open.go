@@ -131,7 +131,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, e
 		return nil, err
 	}
 	cfg.Trace.Record(steptrace.Step{Kind: steptrace.Open, Began: began, Revision: rev})
-	r.tso, r.published = tso.New(rev), tso.New(rev)
+	r.tso = tso.New(rev)
 	r.view, err = keyspace.New(keyspace.Config{Budget: cfg.RecordCache, Revision: rev, SpanKeys: cfg.CountSpanKeys,
 		CountChanges: cfg.CountChanges})
 	if err != nil {

@@ -97,24 +97,16 @@ func (r *Replica) askLeader(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := r.awaitVisible(ctx, p); err != nil {
+	if err := r.AwaitApplied(ctx, p); err != nil {
 		return 0, err
 	}
 	return r.Revision(), nil
 }
 
 // AwaitApplied returns once this node has applied u, whose events it ignores: the revision,
-// for readers and for watchers, the users and roles, and the compaction. Errors: ctx's, the
+// for readers and for new watchers, the users and roles, and the compaction. Errors: ctx's, the
 // database's.
 func (r *Replica) AwaitApplied(ctx context.Context, u Update) error {
-	if err := r.awaitVisible(ctx, u); err != nil {
-		return err
-	}
-	return r.published.Wait(ctx, u.Revision)
-}
-
-// awaitVisible is AwaitApplied without waiting for watchers.
-func (r *Replica) awaitVisible(ctx context.Context, u Update) error {
 	if err := r.Divergence.Check(ctx, u.Term, false); err != nil {
 		return err
 	}

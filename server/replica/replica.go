@@ -47,7 +47,6 @@ type Replica struct {
 
 	identity  identity
 	tso       *tso.Oracle
-	published *tso.Oracle // up to which revision the hub has published; follows tso
 	compacted *compact.Mark
 	seen      *fence.Seen
 	limit     visibleLimit                     // up to which revision of the table a follower may go

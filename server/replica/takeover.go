@@ -44,7 +44,7 @@ func (r *Replica) takeOver(ctx context.Context) (_ *leader, err error) {
 	progress.extend()
 	taken := time.Now()
 	l.authority = fence.NewAuthority(fence.AuthorityConfig{
-		Store: r.store, Log: r.log, Lease: l.lease, Seen: r.seen, Await: l.awaitRevision, End: l.End, Trace: r.cfg.Trace,
+		Store: r.store, Log: r.log, Lease: l.lease, Seen: r.seen, Await: l.Await, End: l.End, Trace: r.cfg.Trace,
 		Term: l.holder.Value().Term,
 	})
 	l.bytes = quota.NewCount(l.holder.Value())

@@ -161,7 +161,7 @@ func (l *leader) commit(events ...*watch.Event) {
 	l.mu.Lock()
 	l.at.Revision = visible
 	l.mu.Unlock()
-	l.hub.Publish(events, visible)
+	l.hub.Publish(events, visible, func() {})
 }
 
 func (l *leader) compacted(rev int64) {

@@ -32,7 +32,7 @@ type batch struct {
 	assume   bool
 	assumed  [][]byte
 	done     []*Prefetch // of accepted commands, which need no changes any longer
-	onCommit []func()    // run in order after the commit, before any request is answered
+	onCommit []func()    // run in order after the commit, before it can be read
 	requests []*request  // not evaluated yet, the current one first
 	tx       Tx          // of the current command; reused to save allocations
 }

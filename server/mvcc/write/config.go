@@ -96,7 +96,7 @@ type Committed struct {
 	Revision int64      // the newest after it
 	Bytes    int64      // by how many it changed the counted rows, see quota.Count
 	Auth     *auth.Rows // users and roles after it; to be in force before Events are shown
-	// Then is to be run in order once the revision can be read, before watchers see Events.
+	// Then is to be run in order before the revision can be read.
 	Then []func()
 }
 

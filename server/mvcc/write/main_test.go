@@ -110,13 +110,10 @@ func (l *testLeader) Publish(c Committed) error {
 		l.users = c.Auth
 	}
 	l.view.Apply(c.Events)
-	if err := l.revisions.Advance(c.Revision); err != nil {
-		return err
-	}
 	for _, f := range c.Then {
 		f()
 	}
-	return nil
+	return l.revisions.Advance(c.Revision)
 }
 
 func (l *testLeader) Lease(id int64) (coder.Lease, bool) {

@@ -224,8 +224,8 @@ func (tx *Tx) RowChanged(key []byte) bool {
 	return ok
 }
 
-// OnCommit registers f to be called on the sequencer after the changes have become durable
-// and readable, before any request of the batch is answered.
+// OnCommit registers f to be called on the sequencer after the changes have become durable, and
+// before they are readable: a lease ends before the deletion of its keys can be read.
 func (tx *Tx) OnCommit(f func()) { tx.onCommit = append(tx.onCommit, f) }
 
 // Sequence returns the sequence that the fence row is going to have after the commit.
