@@ -142,7 +142,7 @@ func prepare(ctx context.Context, store sqlstore.Store, cfg Config) (*Replica, e
 	r.metrics = newMetrics()
 	r.metrics.observe(r)
 	cfg.Watch.Registerer = r.metrics.own
-	r.Hub = watch.NewHub(r.history, rev, r.compacted.Revision(), cfg.Watch)
+	r.Hub = watch.NewHub(r.history.Cached(), rev, r.compacted.Revision(), cfg.Watch)
 	if r.metrics.withdraw, err = metric.Publish(cfg.Registerer, r.metrics.own); err != nil {
 		r.Hub.Close()
 		return nil, err

@@ -9,6 +9,8 @@
 //   - The history of the compact revision itself can be read. A call that compaction
 //     overtakes ends with watch.CompactedError, and never with a part of the events
 //     (TestCompactedHistoryIsRefused).
+//   - Watchers that lag together share reads of the log, in bounded memory, and get what the table
+//     would have answered (TestWatchersShareTheLog, TestCachedLogAnswersAsTheTable).
 //   - A time stands for the last revision committed at or before it. Where that was compacted,
 //     RevisionAt says so, and names no later one (TestRevisionAtATime).
 package history

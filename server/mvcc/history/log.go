@@ -17,7 +17,7 @@ const (
 	// UsualBytes is a bound for Changes where its caller has no reason for another one.
 	UsualBytes = 8 << 20
 
-	// maxChanges bounds the changes that one call of Changes looks at.
+	// maxChanges bounds the changes in a page of the log, if it has more than one commit. A call of Changes looks at one.
 	maxChanges = 5000
 	// overhead is about the memory of an event, in bytes, in addition to its key and value.
 	overhead = 256
@@ -34,6 +34,7 @@ const (
 type Log struct {
 	store sqlstore.Store
 	mark  func(ctx context.Context) (int64, error)
+	cache *pageCache // of the log; nil if each call reads the table
 }
 
 // New returns the history of store's table. mark returns a compact revision such that
@@ -42,11 +43,17 @@ func New(store sqlstore.Store, mark func(ctx context.Context) (int64, error)) *L
 	return &Log{store: store, mark: mark}
 }
 
+// Cached returns a Log of the same table that keeps what it has read of the log last. If the database lost commits, it
+// may not notice.
+func (l *Log) Cached() *Log {
+	return &Log{store: l.store, mark: l.mark, cache: &pageCache{reading: make(map[int64]chan struct{})}}
+}
+
 // Changes implements watch.Source.
 func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64, atMost int) ([]*watch.Event, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	changes, next, err := l.changes(ctx, key, end, from, to, atMost)
+	changes, next, err := l.changes(ctx, key, end, from, to)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -62,10 +69,31 @@ func (l *Log) Changes(ctx context.Context, key, end []byte, from, to int64, atMo
 	return events, next, err
 }
 
-// changes returns the changes of whole revisions in [from, to] on keys of the range, and the
-// revision to continue at. It ends when the events will have atMost bytes in any case.
-func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64,
-	atMost int) (matched []coder.Change, next int64, err error) {
+// changes returns the changes of revisions in [from, to] on keys of the range, and the revision to continue at.
+// It looks at one page.
+func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64) (matched []coder.Change, next int64,
+	err error) {
+	match := func(row []coder.Change) {
+		for _, c := range row {
+			if c.Revision >= from && c.Revision <= to && coder.Contains(key, end, c.Key) {
+				c.Key = bytes.Clone(c.Key) // a watcher that lags keeps it, and not the row
+				matched = append(matched, c)
+			}
+		}
+	}
+	p, err := l.cache.find(ctx, from)
+	if err != nil {
+		return nil, 0, err
+	}
+	if p != nil {
+		to = min(to, p.next-1)
+		for _, row := range p.rows {
+			match(row)
+		}
+		return matched, to + 1, nil
+	}
+	p = &page{from: from, next: to + 1, bytes: pageOverhead}
+	defer func() { l.cache.done(p, err) }()
 	lo, hi := coder.LogBounds(from, math.MaxInt64)
 	examined, commit := 0, int64(0)
 	for stored, err := range l.store.Iter(ctx, sqlstore.Range{Start: lo, End: hi}) {
@@ -76,26 +104,23 @@ func (l *Log) changes(ctx context.Context, key, end []byte, from, to int64,
 		if err != nil {
 			return nil, 0, err
 		}
-		if (examined >= maxChanges || len(matched)*overhead >= atMost) && rev != commit {
-			return matched, commit + 1, nil
+		if (examined >= maxChanges || p.bytes >= pageBytes) && rev != commit {
+			p.next = min(commit, to) + 1
+			break
 		}
 		commit = rev
 		row, err := coder.DecodeLog(stored.Value)
 		if err != nil {
 			return nil, 0, err
 		}
-		for _, c := range row {
-			if c.Revision > to {
-				return matched, to + 1, nil
-			}
-			if c.Revision >= from && coder.Contains(key, end, c.Key) {
-				c.Key = bytes.Clone(c.Key) // a watcher that lags keeps it, and not the row
-				matched = append(matched, c)
-			}
+		if len(row) > 0 && row[0].Revision > to {
+			break
 		}
+		match(row)
+		p.add(row, len(stored.Value))
 		examined += len(row)
 	}
-	return matched, to + 1, nil
+	return matched, p.next, nil
 }
 
 // EachChange calls f with the changes of revisions in [from, to] on keys of the range, in order, and the time of each,
