@@ -46,7 +46,9 @@ the backup.
 
 With --from file:///DIRECTORY or s3://BUCKET/PREFIX it takes a moment of a continuous backup, the
 end or --at: the keys, their history back to the base before it, and the times of revisions after
-that. Leases, users and roles are as they were up to 20 seconds earlier.
+that. Leases, users and roles of a time are those that the backup read last before it: up to 20
+seconds earlier, unless it was interrupted. Those of a revision may have been read later, while no
+commit followed.
 
 With --from it takes the snapshot from a running server, which should no longer be written to. If
 the server makes no snapshots, as kine, it copies the keys at one revision: their values, mod and

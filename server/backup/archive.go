@@ -19,7 +19,7 @@ import (
 const (
 	manifestName = "manifest.json"
 	// manifestFormat is raised when older versions must not read a backup.
-	manifestFormat = 1
+	manifestFormat = 2
 	// maxFile bounds a segment that is read into memory. Ship makes much smaller ones, unless a commit is larger.
 	maxFile = 1 << 30
 )
@@ -50,6 +50,8 @@ type base struct {
 	Revision int64     `json:"revision"`
 	Nonce    uint64    `json:"nonce"` // another process may make a base of the revision with other bytes
 	At       time.Time `json:"at"`    // when that was committed
+	// StateAt is a time at which, or before which, its leases, users and roles were read.
+	StateAt time.Time `json:"state_at"`
 	// Age is that of the manifest at a time when the base had all commits.
 	Age   time.Duration `json:"age_ns"`
 	Bytes int64         `json:"bytes"`

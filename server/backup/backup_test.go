@@ -78,6 +78,13 @@ func (w *world) serve(store sqlstore.Store) *replica.Replica {
 	return r
 }
 
+// now returns the time of the newest commit.
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.clock
+}
+
 func (w *world) source() Source {
 	return Source{Place: w.place, Identities: w.identities, TempDir: w.t.TempDir()}
 }
@@ -106,7 +113,8 @@ func (w *world) ship() {
 	defer cancel()
 	newest := w.Revision()
 	err := Ship(ctx, Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
-		SegmentBytes: 500, Interval: time.Millisecond, StateInterval: 100 * time.Millisecond, Shipped: func(revision int64) {
+		SegmentBytes: 500, Interval: time.Millisecond, StateInterval: 100 * time.Millisecond, Now: w.now,
+		Shipped: func(revision int64) {
 			if revision >= newest {
 				cancel()
 			}
@@ -117,7 +125,7 @@ func (w *world) ship() {
 // shipper returns one whose steps the test calls.
 func (w *world) shipper() *shipper {
 	s := newShipper(Config{Store: w.store, To: w.place, Recipients: w.recipients, Log: slog.New(slog.DiscardHandler),
-		Interval: time.Nanosecond, SegmentBytes: 1 << 20, StateInterval: time.Hour, Metrics: NewMetrics(nil)})
+		Interval: time.Nanosecond, SegmentBytes: 1 << 20, StateInterval: time.Hour, Now: w.now, Metrics: NewMetrics(nil)})
 	w.t.Cleanup(s.stop)
 	require.NoError(w.t, s.open(w.t.Context()))
 	return s
@@ -189,7 +197,7 @@ func TestRestoreAtEveryRevision(t *testing.T) {
 	}
 	w.ship()
 	log := history.New(w.store, w.Mark)
-	for revision := first; revision <= w.Revision(); revision++ {
+	for revision := first; revision < w.Revision(); revision++ { // no time is after the last one
 		commit, err := log.CommitOf(t.Context(), revision)
 		require.NoError(t, err)
 		for _, at := range []Moment{{Revision: revision}, {Time: commit.At}, {Time: commit.At.Add(999 * time.Millisecond)}} {
@@ -307,7 +315,7 @@ func TestTimesAfterTheEndAreRefused(t *testing.T) {
 	idle := time.Now().Add(-30 * time.Second)
 	refused(idle)
 	require.NoError(t, s.open(t.Context()))
-	s.StateInterval = 10 * time.Second
+	s.StateInterval, s.Now = 10*time.Second, time.Now
 	require.NoError(t, s.step(t.Context()))
 	got, _ := w.restored(Moment{Time: idle})
 	require.Equal(t, w.Revision(), got.Revision())
@@ -449,7 +457,7 @@ func TestDamageIsFound(t *testing.T) {
 	require.Len(t, damages, 1)
 
 	manifest := filepath.Join(w.dir, manifestName)
-	for _, content := range []string{"{", `{"format": 1, "newest": {"first": 2, "last": 9}}`} {
+	for _, content := range []string{"{", `{"format": 2, "newest": {"first": 2, "last": 9}}`} {
 		require.NoError(t, os.WriteFile(manifest, []byte(content), 0o600))
 		_, err = Open(t.Context(), w.source(), Moment{})
 		require.ErrorIs(t, err, ErrDamaged)
@@ -688,18 +696,20 @@ func TestUsersOfAnIdleTable(t *testing.T) {
 			if newest == before {
 				return time.Time{}
 			}
-			return now.Add(-commitTime)
+			return now
 		}
 		require.Zero(t, look())
 		require.Zero(t, users(Moment{}))
 		change(1)
 		first := look()
 		require.Equal(t, 1, users(Moment{}))
-		require.Zero(t, users(Moment{Time: first.Add(-time.Second)}))
+		require.Zero(t, users(Moment{Time: first.Add(-commitTime)}))
 		change(2)
 		second := look()
 		require.Equal(t, 2, users(Moment{}))
-		require.Equal(t, 1, users(Moment{Time: second.Add(-time.Second)}))
+		require.Equal(t, 1, users(Moment{Time: second.Add(-commitTime)}))
+		require.Equal(t, 1, users(Moment{Time: first}))
+		require.Zero(t, users(Moment{Time: first.Add(-time.Second)}))
 		w.mu.Lock()
 		w.clock = now
 		w.mu.Unlock()
@@ -710,6 +720,7 @@ func TestUsersOfAnIdleTable(t *testing.T) {
 		require.Equal(t, 3, users(Moment{}))
 		require.Equal(t, 3, users(Moment{Revision: w.Revision()}))
 		require.Equal(t, 2, users(Moment{Time: second}))
+		require.Equal(t, 1, users(Moment{Time: second.Add(-time.Second)}))
 		require.NoError(t, s.open(t.Context()))
 		require.NoError(t, s.to.removeOld(t.Context(), s.manifest.Bases))
 		got, _ := w.restored(Moment{})
@@ -718,6 +729,97 @@ func TestUsersOfAnIdleTable(t *testing.T) {
 		require.Len(t, spans, 1)
 		require.Equal(t, w.Revision(), spans[0].Last)
 	})
+}
+
+// TestUsersAreNotLaterThanATime: while no shipper ran, they changed after the last commit. The next one reads them with
+// a segment, or with a base that continues the log, or that begins anew. Times before that have the state before, or
+// are refused if there is none.
+func TestUsersAreNotLaterThanATime(t *testing.T) {
+	for _, next := range []string{"segment", "base", "gap"} {
+		t.Run(next, func(t *testing.T) {
+			w := newWorld(t)
+			clock := w.clock
+			tick := func() time.Time {
+				clock = clock.Add(time.Hour)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.clock = clock
+				return clock
+			}
+			turn := func(version int64, enabled bool) {
+				batch := w.store.BeginBatchWrite()
+				batch.Put(coder.AuthSettingsKey(), coder.EncodeAuthSettings(coder.AuthSettings{Version: version, Enabled: enabled}))
+				require.NoError(t, batch.Commit(t.Context()))
+			}
+			enabled := func(at time.Time) bool {
+				t.Helper()
+				l, err := w.open(Moment{Time: at}).Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
+				require.NoError(t, err)
+				return l.AuthEnabled
+			}
+			refused := func(at time.Time) {
+				t.Helper()
+				_, err := Open(t.Context(), w.source(), Moment{Time: at})
+				require.ErrorIs(t, err, ErrNotCovered)
+			}
+			put := func() {
+				_, err := w.Txn(t.Context(), auth.System, &mvcc.Txn{Then: []mvcc.Op{
+					{Put: &mvcc.PutRequest{Key: []byte("k")}}}}, true)
+				require.NoError(t, err)
+			}
+			put()
+			off := tick()
+			turn(1, true)
+			tick()
+			s := w.shipper()
+			require.NoError(t, s.step(t.Context()))
+			refused(off)
+			put()
+			require.NoError(t, s.step(t.Context()))
+			committed := w.now()
+			require.True(t, enabled(committed))
+
+			for range 3 {
+				put()
+			}
+			on := tick()
+			turn(2, false)
+			tick()
+			s = w.shipper()
+			switch next {
+			case "base":
+				s.BaseInterval = time.Nanosecond
+				require.NoError(t, s.maintain(t.Context()))
+				<-s.next.job.done
+			case "gap":
+				_, err := w.Compact(t.Context(), auth.System, w.Revision()-1, true)
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.step(t.Context()))
+			require.NoError(t, s.step(t.Context()))
+			require.Equal(t, map[string]int{"segment": 1, "base": 2, "gap": 2}[next], len(s.manifest.Bases))
+			read := w.now()
+			put()
+			require.NoError(t, s.step(t.Context()))
+			require.True(t, enabled(committed))
+			if next == "gap" {
+				refused(on)
+				refused(read.Add(-time.Second))
+			} else {
+				require.True(t, enabled(on))
+				require.True(t, enabled(read.Add(-time.Second)))
+				require.Equal(t, s.position()-1, w.open(Moment{Time: on}).newest)
+			}
+			require.False(t, enabled(read))
+			require.False(t, enabled(w.now()))
+			b := w.open(Moment{Revision: s.position() - 1})
+			l, err := b.Load(t.Context(), memstore.New(), snapshot.LoadOptions{})
+			require.NoError(t, err)
+			require.False(t, l.AuthEnabled, "no commit followed until it was read")
+			spans := w.intact()
+			require.Equal(t, read.Equal(spans[len(spans)-1].From), next == "gap")
+		})
+	}
 }
 
 // TestKeysExpireAfterARestore: a lease that was granted since the last state, and one that had ended when the shipper

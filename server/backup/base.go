@@ -181,7 +181,7 @@ func (s *shipper) beginBase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if b.base, err = s.baseOf(ctx, made.Revision); err != nil || b.At.IsZero() {
+	if b.base, err = s.baseOf(ctx, made.Revision, s.stateAt()); err != nil || b.At.IsZero() {
 		return err // without its time, later moments could be taken for earlier ones
 	}
 	b.Until = b.At
@@ -216,9 +216,10 @@ func (s *shipper) abandonBase() {
 }
 
 // baseOf returns a base of a revision, with what the log says about it.
-func (s *shipper) baseOf(ctx context.Context, revision int64) (b base, err error) {
+func (s *shipper) baseOf(ctx context.Context, revision int64, stateAt time.Time) (b base, err error) {
 	commit, err := history.New(s.Store, s.mark.Read).CommitOf(ctx, revision)
-	return base{Revision: revision, Nonce: rand.Uint64(), At: commit.At, Age: s.age()}, err
+	return base{Revision: revision, Nonce: rand.Uint64(), At: commit.At, StateAt: later(stateAt, commit.At),
+		Age: s.age()}, err
 }
 
 // writeBase writes the store at its newest revision, from which the log continues.
@@ -233,9 +234,11 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 		}
 	}()
 	var made *export.Snapshot
+	var stateAt time.Time
 	next := s.manifest
 	file, err := snapshot.NewMaker(s.tempDir()).Make(ctx, func() (_ *export.Snapshot, err error) {
 		if made, err = export.OpenTable(ctx, s.Store); err == nil {
+			stateAt = s.stateAt()
 			next.LastRow, err = s.lastRow(ctx, made.Revision)
 		}
 		return made, err
@@ -244,12 +247,12 @@ func (s *shipper) writeBase(ctx context.Context) (err error) {
 		return fmt.Errorf("writing a base: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	b, err := s.baseOf(ctx, made.Revision)
+	b, err := s.baseOf(ctx, made.Revision, stateAt)
 	if err != nil {
 		return err
 	}
 	if b.At.IsZero() {
-		b.At = s.Now() // the log does not say; nothing later is in the base
+		b.At = b.StateAt // the log does not say; nothing later is in the base
 	}
 	b.Before, b.Until, b.Bytes = next.Newest, next.Until, file.Size
 	if err := s.compare(ctx); err != nil {

@@ -25,9 +25,10 @@
 //   - Revisions are restored as they were committed, those after a base with the times of their commits
 //     (TestRestoreAtEveryRevision).
 //   - Leases, users and roles are those of the last look at them, which is made with a segment, StateInterval apart,
-//     but not while the shipper catches up: the log does not have their changes. While no key is written, a segment
-//     without commits follows each change of users and roles (TestUsersOfAnIdleTable). The lease of each key is restored
-//     (TestKeysExpireAfterARestore), and users and roles are of one version (TestUsersAreOfOneVersion).
+//     but not while the shipper catches up: the log does not have their changes. A time gets none that were read later
+//     (TestUsersAreNotLaterThanATime). While no key is written, a segment without commits follows each change of users
+//     and roles (TestUsersOfAnIdleTable). The lease of each key is restored (TestKeysExpireAfterARestore), and users and
+//     roles are of one version (TestUsersAreOfOneVersion).
 //   - Two processes that ship to one place, as in a rolling update, leave a backup that can be restored: each base
 //     has a nonce in its name, and the bytes of a segment decide its name (TestTwoShippers, TestTwoBasesOfOneRevision,
 //     TestShipToObjectStorage).

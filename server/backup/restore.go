@@ -77,11 +77,15 @@ func Open(ctx context.Context, from Source, at Moment) (_ *Backup, err error) {
 	}
 	end, until, following := m.Newest, m.Until, int64(math.MaxInt64)
 	i := len(m.Bases) - 1
-	for ; b.after(m.Bases[i]); i-- {
+	for ; !b.covers(m.Bases[i].Revision, m.Bases[i].At) || b.before(m.Bases[i].StateAt); i-- {
 		next := m.Bases[i]
-		if end, until, following = next.Before, next.Until, next.Revision; i == 0 {
-			return nil, fmt.Errorf("%w: it begins at revision %d of %s", ErrNotCovered, next.Revision,
-				history.FormatTime(next.At))
+		newer := !b.covers(next.Revision, next.At)
+		if newer {
+			end, until, following = next.Before, next.Until, next.Revision
+		}
+		if i == 0 || !newer && next.Before.Last != next.Revision { // no earlier base leads to the moment
+			return nil, fmt.Errorf("%w: it begins at revision %d, and with times since %s", ErrNotCovered, next.Revision,
+				history.FormatTime(next.StateAt))
 		}
 	}
 	switch err = b.replay(ctx, m.Bases[i], end); {
@@ -190,10 +194,9 @@ func (b *Backup) copy(ctx context.Context, name string, change func(io.Reader) (
 // Damage returns what is damaged after the moment, nil if nothing is.
 func (b *Backup) Damage() error { return b.damage }
 
-// after reports whether a base has more than the moment.
-func (b *Backup) after(x base) bool {
-	return b.at.Revision > 0 && x.Revision > b.at.Revision || !b.at.Time.IsZero() && x.At.After(b.at.Time)
-}
+// before reports whether the moment is a time before t: leases, users and roles that were read at t may have changed since.
+// Of a revision that is not known.
+func (b *Backup) before(t time.Time) bool { return !b.at.Time.IsZero() && b.at.Time.Before(t) }
 
 // covers reports whether a revision that was committed at that time is part of the moment.
 func (b *Backup) covers(revision int64, at time.Time) bool {
@@ -294,14 +297,11 @@ func (b *Backup) Versions(ctx context.Context, f func(rec *coder.Record, at time
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name(), err)
 		}
-		if h.First > h.Last {
-			r.at = h.At
-		}
 		maps.Copy(b.seen, r.leases)
 		if b.passed = !b.covers(h.Last, r.at); b.passed {
 			return nil
 		}
-		if h.State {
+		if !h.StateAt.IsZero() && !b.before(h.StateAt) {
 			b.leases, b.users = r.leases, &r.users
 		}
 	}

@@ -35,9 +35,9 @@ type header struct {
 	First    int64   `json:"first"`    // revision
 	Last     int64   `json:"last"`     // revision
 	Previous segment `json:"previous"` // the segment before; zero for the first one after a base
-	State    bool    `json:"state"`    // rows of all leases, users and roles follow those of the log
-	// At is when State was read, in a segment without commits: its Last is First-1.
-	At time.Time `json:"at,omitzero"`
+	// StateAt, if it is not zero, says that the rows of all leases, users and roles follow those of the log: the state. It
+	// was read at that time or before.
+	StateAt time.Time `json:"state_at,omitzero"`
 }
 
 // encodeSegment returns a segment.

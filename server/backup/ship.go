@@ -396,7 +396,7 @@ func (s *shipper) lookAgain(ctx context.Context, position int64, complete time.T
 	if !changed {
 		return s.publish(ctx, next, s.gap)
 	}
-	h := header{First: position + 1, Last: position, State: true, At: complete}
+	h := header{First: position + 1, Last: position, StateAt: s.stateAt()}
 	if err := s.send(ctx, h, state, next); err != nil {
 		return err
 	}
@@ -448,15 +448,14 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if err != nil {
 		return false, err
 	}
-	looked := time.Now()
-	h.State = !full && looked.Sub(s.looked) >= s.StateInterval // a full one may be far behind
-	users := s.users
-	if h.State {
+	looked, users := s.looked, s.users
+	if now := time.Now(); !full && now.Sub(looked) >= s.StateInterval { // a full one may be far behind
+		looked = now
 		var state []sqlstore.Row
 		if state, users, err = s.state(ctx); err != nil {
 			return false, err
 		}
-		leases = append(leases, state...)
+		leases, h.StateAt = append(leases, state...), s.stateAt()
 	}
 	// The history may have been replaced while it was read.
 	if err := s.compare(ctx); err != nil {
@@ -477,10 +476,7 @@ func (s *shipper) writeSegment(ctx context.Context, position int64) (full bool, 
 	if err := s.send(ctx, h, slices.Concat(rows, leases), next); err != nil {
 		return false, err
 	}
-	s.useless, s.users = 0, users
-	if h.State {
-		s.looked = looked
-	}
+	s.useless, s.users, s.looked = 0, users, looked
 	return full, nil
 }
 
@@ -631,6 +627,9 @@ func (s *shipper) commits(ctx context.Context, position int64) (rows []sqlstore.
 	}
 	return rows, last, full || last == end, fill()
 }
+
+// stateAt returns the time of a state that was just read. Times before Until keep an earlier one.
+func (s *shipper) stateAt() time.Time { return later(s.Now(), s.manifest.Until) }
 
 // state reads the rows of leases, users and roles, and the version of the latter.
 func (s *shipper) state(ctx context.Context) (rows []sqlstore.Row, version int64, err error) {

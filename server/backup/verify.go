@@ -48,7 +48,8 @@ func Verify(ctx context.Context, from Source) (spans []Span, damages []error, er
 			}
 		}
 		damages = append(damages, found...)
-		span := Span{First: base.Revision, Last: b.newest, From: base.At, To: later(base.At, b.newestTime)}
+		span := Span{First: base.Revision, Last: b.newest, From: base.StateAt,
+			To: later(base.StateAt, b.newestTime)}
 		if i+1 == len(m.Bases) && len(found) == 0 {
 			span.Until = m.Until
 		}
