@@ -36,6 +36,10 @@ func connect(u *sqlstore.URL, readOnly bool, logger *slog.Logger) (driver.Connec
 		return nil, fmt.Errorf("%w: %s is itself a mount point, so that the files next to it, of which the log has "+
 			"committed data, would be elsewhere; mount its directory instead", sqlstore.ErrUnfit, path)
 	}
+	if n := links(path); n > 1 {
+		return nil, fmt.Errorf("%w: the file %s has %d names (hard links), each of which would have its own lock and its "+
+			"own log of committed data; keep only the name that servers have used", sqlstore.ErrUnfit, path, n)
+	}
 	vfs, err := chooseVFS()
 	if err = errors.Join(err, registerSwap()); err != nil {
 		return nil, err

@@ -17,7 +17,8 @@ import (
 // SQLite's locks: POSIX drops all locks of a process on a file as soon as the process
 // closes any descriptor of it. The kernel releases the lock when the process ends, even if
 // it is killed. The lock file stays, because removing it would let two processes lock two
-// files of the same name.
+// files of the same name. A database with several names, which would have several lock
+// files, is refused (see connect).
 
 // fileLock is the lock on an SQLite file.
 type fileLock struct{ lock *flock.Flock }
