@@ -13,8 +13,8 @@
 //   - A read-only server is not the primary, and a new connection to it is refused.
 //     An idle connection is checked again when it is taken from the pool, at most
 //     once every 250 ms, because reads alone would meet no error.
-//   - Other processes notice a change up to 250 ms later, and would miss in their reads
-//     what is committed meanwhile. So the first commit on another server waits that long.
+//   - Other processes notice a change up to 250 ms later, and their reads would miss what
+//     is committed on the new primary until then. So the first commit there waits that long.
 //
 // A URL may name several servers, which replicate to each other, where no proxy and
 // no name follows the primary: see hosts.go.
