@@ -292,6 +292,34 @@ func TestWritingBackBeginsAnew(t *testing.T) {
 	require.Equal(t, []int{2003, 2003}, []int{rows, newest})
 }
 
+// TestKeysOfOneTransactionOutliveACompactionOfKines: one of two keys that a transaction created was changed since.
+func TestKeysOfOneTransactionOutliveACompactionOfKines(t *testing.T) {
+	db, exec, adoption, _ := claimed(t, 1)
+	store := memstore.New()
+	require.NoError(t, adoption(store).Import(t.Context(), false))
+	raw, err := store.Get(t.Context(), coder.FenceKey())
+	require.NoError(t, err)
+	token, err := coder.DecodeFenceToken(raw)
+	require.NoError(t, err)
+	token.Revision = 3
+	b := store.BeginBatchWrite()
+	b.CAS(coder.FenceKey(), coder.EncodeFenceToken(token), raw)
+	for key, changed := range map[string]int64{"/a": 3, "/b": 2} {
+		r := &coder.Record{Key: []byte(key), CreateRevision: 2, ModRevision: changed, Version: changed - 1}
+		b.Put(coder.EncodeIndexKey(r.Key), coder.EncodeIndex(coder.Index{ModRevision: changed, CreateRevision: 2,
+			Version: r.Version}))
+		b.Put(coder.EncodeVersionKey(r.Key, changed), coder.EncodeVersion(r))
+	}
+	require.NoError(t, b.Commit(t.Context()))
+	require.NoError(t, adoption(store).Revert(t.Context(), true))
+	exec("DELETE FROM kine WHERE id IN (SELECT prev_revision FROM kine WHERE name != 'compact_rev_key' AND " +
+		"prev_revision != 0 UNION SELECT id FROM kine WHERE deleted != 0)") // as kine's
+	var keys string
+	require.NoError(t, db.QueryRowContext(t.Context(),
+		"SELECT GROUP_CONCAT(name || id) FROM (SELECT * FROM kine ORDER BY id)").Scan(&keys))
+	require.Equal(t, "/registry/11,/b2,/a3,compact_rev_key4", keys)
+}
+
 // TestImportThatEndedIsNotRepeated: a table whose keys were imported is no source any more, whatever becomes of the
 // store.
 func TestImportThatEndedIsNotRepeated(t *testing.T) {

@@ -6,8 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 	"unicode"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
@@ -21,18 +24,23 @@ const (
 	deleteMark   = "DELETE FROM kine WHERE name_being_written = 'compact_rev_key'"
 	findMark     = "SELECT COUNT(*) FROM kine WHERE name_being_written = 'compact_rev_key'"
 
-	// MySQL compares kine's keys without regard to case and trailing spaces.
-	findTwin = "SELECT name_being_written FROM kine GROUP BY name_being_written HAVING COUNT(*) > 1 LIMIT 1"
-
 	oldestRow  = "SELECT COALESCE(MIN(id), 0) FROM kine"
 	deleteRows = "DELETE FROM kine WHERE id < ?"
-	// kine finds what it made here: rows that are not created name the revision that did.
+	// Rows that are not created name the revision that did. A previous revision, of which there is no row, would be that
+	// of another key if one transaction wrote both: kine's compaction would delete it. Without one, kine's unique index
+	// finds keys that the table takes for the same.
 	insertRow = `INSERT INTO kine (id, name_being_written, created, deleted, create_revision, prev_revision, lease, value, old_value)
 		VALUES (?, ?, ?, 0, ?, ?, ?, ?, NULL)`
 
 	// deleteAtOnce is how many ids one statement that empties the table covers.
 	deleteAtOnce = 10_000
+
+	maxLease  = math.MaxInt32 // of the column on MySQL, in seconds
+	duplicate = 1062          // MySQL's error for a second row of a unique index
 )
+
+// errTwin: MySQL compares kine's keys without regard to case and trailing spaces.
+var errTwin = errors.New("kine's table takes it for another key, which differs in case or trailing spaces")
 
 // rewrite makes the table hold the keys of the store at token's revision, with their revisions and the life times of
 // their leases, and no history: kine answers requests for older revisions as compacted. It may be
@@ -82,14 +90,6 @@ func (a *Adoption) rewrite(ctx context.Context, table Table, token *coder.FenceT
 		page = page[:0]
 	}
 	if err := errors.Join(a.write(ctx, &w, page), held()); err != nil {
-		return err
-	}
-	var twin string
-	switch err := a.DB.QueryRowContext(ctx, findTwin).Scan(&twin); {
-	case err == nil:
-		return fmt.Errorf("kine's table takes the key %.100q for another one, which differs from it in case or trailing "+
-			"spaces", twin)
-	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
 	// The id is above all revisions that clients have seen: kine's next ones are, too.
@@ -171,8 +171,12 @@ func (a *Adoption) write(ctx context.Context, w *rewriter, page []coder.Record) 
 			if created {
 				createRevision = 0
 			}
-			if _, err := insert.ExecContext(ctx, w.id(r.ModRevision), string(r.Key), created, createRevision, createRevision,
-				w.leases[r.Lease], v.Value); err != nil {
+			_, err = insert.ExecContext(ctx, w.id(r.ModRevision), string(r.Key), created, createRevision, 0,
+				min(w.leases[r.Lease], maxLease), v.Value)
+			if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == duplicate {
+				err = errTwin
+			}
+			if err != nil {
 				return fmt.Errorf("writing the key %.100q: %w", r.Key, err)
 			}
 		}
