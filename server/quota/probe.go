@@ -28,7 +28,7 @@ type Probe struct {
 	writes  *coalesce.Group[struct{}]
 
 	mu      sync.Mutex
-	at      time.Time // of the last success
+	at      time.Time // of the last success; zero since a failure
 	written time.Time // of the last commit; zero since a failure
 }
 
@@ -89,7 +89,7 @@ func (p *Probe) record(started time.Time, committed bool, err error) {
 	defer p.mu.Unlock()
 	switch {
 	case err != nil:
-		p.written = time.Time{}
+		p.at, p.written = time.Time{}, time.Time{}
 	case committed:
 		p.at, p.written = started, started
 	default:

@@ -67,6 +67,22 @@ func TestWritableSharesProbes(t *testing.T) {
 	}
 }
 
+// TestAFailureOutlivesASuccess: a caller that came before the success may have asked once more.
+func TestAFailureOutlivesASuccess(t *testing.T) {
+	store := &unwritable{Store: newTable(t)}
+	p := newProbe(t, store)
+	if err := p.Writable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	store.fail.Store(true)
+	if err := p.write(t.Context()); err == nil {
+		t.Fatal("the database took a write")
+	}
+	if p.fresh() {
+		t.Error("the success before counts")
+	}
+}
+
 // TestFailedProbesWrite: whether the database can commit again is known after a commit only.
 func TestFailedProbesWrite(t *testing.T) {
 	store := &unwritable{Store: newTable(t)}
