@@ -100,7 +100,10 @@ func TestObserversThatDoNotReadCostBoundedMemory(t *testing.T) {
 	ctx, election := testContext(t), epb.NewElectionClient(dial(t, s))
 	// The client itself must not take what it does not read.
 	observing := epb.NewElectionClient(dial(t, s, grpc.WithStaticStreamWindowSize(64<<10)))
-	won, err := election.Campaign(ctx, &epb.CampaignRequest{Name: []byte("e"), Value: []byte("first")})
+	lease, err := newClient(t, s).Grant(ctx, 3600) // the server's own would end after a minute
+	require.NoError(t, err)
+	won, err := election.Campaign(ctx, &epb.CampaignRequest{
+		Name: []byte("e"), Value: []byte("first"), Lease: int64(lease.ID)})
 	require.NoError(t, err)
 	observe := func() epb.Election_ObserveClient {
 		observed, err := observing.Observe(ctx, &epb.LeaderRequest{Name: []byte("e")})
