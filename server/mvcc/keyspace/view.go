@@ -377,7 +377,6 @@ func (v *View) evict(s *segment) {
 type Stats struct {
 	RecordBytes  int // of single records
 	SegmentBytes int
-	Segments     int // with keys or values
 	Counted      int // spans whose number of keys is known
 	Evictions    int // segments evicted so far
 }
@@ -386,6 +385,6 @@ type Stats struct {
 func (v *View) Stats() Stats {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Stats{RecordBytes: v.recordBytes, SegmentBytes: v.used, Segments: v.contents.segments.Len(),
-		Counted: v.counted.segments.Len(), Evictions: v.evictions}
+	return Stats{RecordBytes: v.recordBytes, SegmentBytes: v.used, Counted: v.counted.segments.Len(),
+		Evictions: v.evictions}
 }
