@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sqlbrain/sqlbrain/server/mvcc"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // checkTime is how long a check takes in these tests: that of bcrypt at its default cost.
@@ -43,7 +44,7 @@ func (f *flood) client(next func() (source, name string)) {
 			err := f.q.run(f.ctx, loginOf(source, name, !strings.HasPrefix(name, "random")), "",
 				func() bool { time.Sleep(checkTime); return false })
 			if errors.Is(err, mvcc.ErrTooManyRequests) {
-				_ = sleep(f.ctx, 200*time.Millisecond)
+				_ = retry.Sleep(f.ctx, 200*time.Millisecond)
 			}
 		}
 	})
@@ -52,17 +53,6 @@ func (f *flood) client(next func() (source, name string)) {
 func (f *flood) end() {
 	f.stop()
 	f.wg.Wait()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // loggedIn makes a right login, and returns how long it waited.

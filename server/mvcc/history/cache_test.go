@@ -17,6 +17,7 @@ import (
 	"github.com/sqlbrain/sqlbrain/coder"
 	"github.com/sqlbrain/sqlbrain/sqlstore"
 	"github.com/sqlbrain/sqlbrain/sqlstore/memstore"
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 	"github.com/sqlbrain/sqlbrain/watch"
 )
 
@@ -123,14 +124,7 @@ func TestConcurrentWatchersReadAPageOnce(t *testing.T) {
 		reads := 0
 		s := &hooked{Store: newDeletions(t, 1, 20, 1, 1, 1), before: func(ctx context.Context) error {
 			reads++ // one at a time
-			timer := time.NewTimer(time.Second)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			return retry.Sleep(ctx, time.Second)
 		}}
 		l := New(s, markAt(-1)).Cached()
 		first, cancel := context.WithCancel(t.Context())

@@ -32,6 +32,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sqlbrain/sqlbrain/sqlstore/retry"
 )
 
 // primaryRecheck is how long a connection is trusted to reach the primary: far
@@ -167,19 +169,9 @@ func (p *Primary) admit(server string, era int64) int64 {
 // settle returns once a connection may be written to.
 func (p *Primary) settle(ctx context.Context) error {
 	p.mu.Lock()
-	left := time.Until(p.moved.Add(settling))
+	settled := p.moved.Add(settling)
 	p.mu.Unlock()
-	if left <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return retry.Sleep(ctx, time.Until(settled))
 }
 
 // agrees reports whether server is the one that the other connections reach.
